@@ -1,0 +1,111 @@
+"""Events from a worker (and from the server about a run): a closed union, tagged by `type`."""
+
+import math
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from horizon_app.contracts.run_state import RunState
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    time: datetime = Field(default_factory=_now, description="when it happened, UTC")
+
+
+class StateChanged(_Event):
+    """The run entered another state."""
+
+    type: Literal["state"] = "state"
+    state: RunState
+    reason: str = Field(default="", description="why, in one sentence with the numbers")
+
+
+class MetricsRecorded(_Event):
+    """The numbers of one optimizer step."""
+
+    type: Literal["metrics"] = "metrics"
+    step: int = Field(ge=0, description="optimizer step, counted from 1")
+    values: dict[str, float | None] = Field(description="metric key -> value; null where not finite")
+    nonfinite: dict[str, Literal["nan", "inf", "-inf"]] = Field(
+        default_factory=dict[str, Literal["nan", "inf", "-inf"]], description="which values were not finite, and how"
+    )
+
+
+class LogWritten(_Event):
+    """One log line."""
+
+    type: Literal["log"] = "log"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    message: str
+
+
+class FactNoted(_Event):
+    """Something worth keeping that has no type of its own; `kind` says what.
+
+    Kinds: `layout` (data: a `BlockLayout`), `plan` (data: bytes per tier, resolved spec), `memory` (peaks), `data`
+    (rows, tokens, fingerprint, skipped), `outcome` (data: a `RunOutcome`).
+    """
+
+    type: Literal["event"] = "event"
+    kind: str
+    message: str
+    data: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+
+class CheckpointWritten(_Event):
+    """A checkpoint folder is complete on disk."""
+
+    type: Literal["checkpoint"] = "checkpoint"
+    step: int
+    path: str = Field(description="folder, relative to the run's folder")
+    bytes: int
+
+
+Event = Annotated[
+    StateChanged | MetricsRecorded | LogWritten | FactNoted | CheckpointWritten, Field(discriminator="type")
+]
+EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+class PeakUse(BaseModel):
+    """Highest use of each tier over a run, measured by the engine."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    device_blocks: int = Field(default=0, description="most slots of the arena in use at once")
+    device_bytes: int = 0
+    host_bytes: int = 0
+    disk_bytes: int = 0
+    resident_bytes: int = Field(default=0, description="peak resident memory of the worker process")
+
+
+class RunOutcome(BaseModel):
+    """How a run ended: the body of `horizon run --json`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    state: RunState
+    reason: str = ""
+    optimizer_steps: int = 0
+    metrics: dict[str, float | None] = Field(default_factory=dict[str, float | None])
+    peak: PeakUse = PeakUse()
+    seconds: float = 0.0
+
+
+def metrics_event(step: int, values: dict[str, float]) -> MetricsRecorded:
+    """The event for one step's numbers, with NaN and infinities moved to `nonfinite`."""
+    flags: dict[str, Literal["nan", "inf", "-inf"]] = {}
+    for key, value in values.items():
+        if math.isnan(value):
+            flags[key] = "nan"
+        elif math.isinf(value):
+            flags[key] = "inf" if value > 0 else "-inf"
+    clean = {key: None if key in flags else value for key, value in values.items()}
+    return MetricsRecorded(step=step, values=clean, nonfinite=flags)

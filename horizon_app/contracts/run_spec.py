@@ -1,0 +1,380 @@
+"""The run spec: what a run is asked to do. Typed, with units, bounds and defaults; unknown keys are errors."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from horizon_app.contracts.spec_fields import Size, SizeOrAuto, Word, knob, later, only_now
+
+
+class Init(StrEnum):
+    """Where the first weights come from."""
+
+    PRETRAINED = "pretrained"
+    RANDOM = "random"
+
+
+class DataFormat(StrEnum):
+    """Shape of the rows."""
+
+    AUTO = "auto"
+    MESSAGES = "messages"
+    SHAREGPT = "sharegpt"
+    ALPACA = "alpaca"
+    PROMPT_COMPLETION = "prompt_completion"
+    TEXT = "text"
+
+
+class TrainOn(StrEnum):
+    """Which tokens count in the loss."""
+
+    COMPLETIONS = "completions"
+    ALL = "all"
+
+
+class LrSchedule(StrEnum):
+    """Shape of the learning rate after the warm-up."""
+
+    CONSTANT = "constant"
+    LINEAR = "linear"
+    COSINE = "cosine"
+
+
+class Compute(StrEnum):
+    """Number format of the products."""
+
+    AUTO = "auto"
+    FP32 = "fp32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+
+class OptimizerState(StrEnum):
+    """Number format of the moments."""
+
+    FP32 = "fp32"
+    INT8 = "int8"
+
+
+class Policy(StrEnum):
+    """Which block leaves a full tier."""
+
+    CLOCK_PRO = "clock_pro"
+    SCHEDULE = "schedule"
+    LRU = "lru"
+    CLOCK = "clock"
+    OPTIMAL = "optimal"
+
+
+class Disk(StrEnum):
+    """Whether the disk tier is used."""
+
+    AUTO = "auto"
+    OFF = "off"
+    ON = "on"
+
+
+class AccumulationPolicy(StrEnum):
+    """How the number of micro-batches is chosen."""
+
+    FIXED = "fixed"
+    ADAPTIVE = "adaptive"
+
+
+class ParameterCompression(StrEnum):
+    """How weights travel to the device."""
+
+    NONE = "none"
+    DELTA = "delta"
+
+
+class GradientCompression(StrEnum):
+    """How gradients travel to the host."""
+
+    NONE = "none"
+    INT8 = "int8"
+    ONE_BIT = "one_bit"
+
+
+class ActivationCompression(StrEnum):
+    """How kept activations are stored."""
+
+    NONE = "none"
+    INT8 = "int8"
+
+
+class Recompute(StrEnum):
+    """Whether activations inside a layer are recomputed in the backward."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class ScheduleOrder(StrEnum):
+    """Order of layers and micro-batches."""
+
+    LAYER_MAJOR = "layer_major"
+    MICRO_BATCH_MAJOR = "micro_batch_major"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
+
+
+class ModelSpec(_Section):
+    """Which model is trained."""
+
+    path: str = Field(
+        min_length=1,
+        description="Hugging Face checkpoint folder, relative to the spec file, or to the home folder over REST",
+        json_schema_extra={"x-unit": "", "x-main": True, "x-live": False, "x-unavailable": []},
+    )
+    init: Init = knob(Init.PRETRAINED, "pretrained reads the weights; random needs config.json and the tokenizer only", main=True)
+
+
+_LATER_FORMATS = (DataFormat.SHAREGPT, DataFormat.ALPACA, DataFormat.PROMPT_COMPLETION)
+
+
+class DataSpec(_Section):
+    """What it is trained on."""
+
+    path: str | list[str] = Field(
+        description="a file, a list of files, or a folder; relative to the spec file, or to the home folder over REST",
+        json_schema_extra={"x-unit": "", "x-main": True, "x-live": False, "x-unavailable": []},
+    )
+    format: Annotated[DataFormat, later(*_LATER_FORMATS, instead="auto, messages or text")] = knob(
+        DataFormat.AUTO, "shape of the rows; auto looks at the content", unavailable=_LATER_FORMATS
+    )
+    eval_path: Annotated[str | None, only_now(lambda v: v is None, "evaluation", "null")] = knob(None, "data for the eval loss", unavailable=("path",))
+    eval_fraction: Annotated[float, only_now(lambda v: v == 0.0, "evaluation", "0")] = knob(
+        0.0, "share of the samples kept for the eval loss", ge=0.0, lt=1.0, unavailable=("fraction",)
+    )
+    sequence_length: int = knob(512, "tokens per sequence", unit="tokens", ge=2, le=1 << 20, main=True)
+    packing: bool = knob(True, "put several samples into one sequence; none attends to another")
+    train_on: TrainOn = knob(TrainOn.COMPLETIONS, "completions trains on the assistant's words only; plain text is always trained whole", main=True)
+    seed: int = knob(0, "seed of the order of the samples", ge=0, lt=1 << 63)
+
+    @field_validator("path")
+    @classmethod
+    def _not_empty(cls, value: str | list[str]) -> str | list[str]:
+        if not value or (isinstance(value, list) and not all(value)):
+            raise ValueError("no file named; write a path or a list of paths")
+        return value
+
+
+class TrainingSpec(_Section):
+    """How long and how fast it learns."""
+
+    optimizer_steps: int | None = knob(None, "updates of the weights; 200 where epochs is not given either", unit="steps", ge=1, le=10**9, main=True)
+    epochs: float | None = knob(None, "passes over the data, instead of optimizer_steps", unit="epochs", gt=0, le=10**6)
+    global_batch_size: int = knob(8, "sequences per optimizer step, over all micro-batches", unit="sequences", ge=1, le=1 << 20, main=True)
+    micro_batch_size: int | str = knob("auto", "sequences per call; auto is planned from free memory", unit="sequences")
+    learning_rate: float = knob(2.0e-5, "peak learning rate", ge=0.0, le=10.0, main=True)
+    schedule: LrSchedule = knob(LrSchedule.COSINE, "shape of the learning rate after the warm-up, counted in optimizer steps")
+    warmup_steps: float = knob(10, "optimizer steps of linear warm-up, or a fraction of all steps below 1", unit="steps", ge=0)
+    weight_decay: float = knob(0.0, "AdamW's decoupled decay; never on norms and biases", ge=0.0, le=10.0)
+    betas: tuple[float, float] = knob((0.9, 0.95), "AdamW's decay rates of the two moments")
+    eps: float = knob(1.0e-8, "AdamW's term against division by zero", gt=0.0, le=1.0)
+    max_grad_norm: float = knob(1.0, "the global gradient norm is clipped to this; 0 is off", ge=0.0, main=True)
+    gradient_ema: Annotated[float, only_now(lambda v: v == 0.0, "the moving average over gradients", "0")] = knob(
+        0.0, "decay of the moving average over gradients; 0 is off", ge=0.0, lt=1.0, unavailable=("above 0",)
+    )
+    seed: int = knob(0, "seed of random weights and dropout", ge=0, lt=1 << 63)
+
+    @field_validator("micro_batch_size")
+    @classmethod
+    def _micro_batch(cls, value: int | str) -> int | str:
+        if value != "auto" and (not isinstance(value, int) or value < 1):
+            raise ValueError(f"{value!r} is neither auto nor a whole number from 1")
+        return value
+
+    @field_validator("betas")
+    @classmethod
+    def _betas(cls, value: tuple[float, float]) -> tuple[float, float]:
+        if not all(0.0 <= beta < 1.0 for beta in value):
+            raise ValueError(f"{value} must both lie in [0, 1)")
+        return value
+
+    @field_validator("warmup_steps")
+    @classmethod
+    def _warmup(cls, value: float) -> float:
+        if value >= 1 and value != int(value):
+            raise ValueError(f"{value} is neither a whole number of steps nor a fraction below 1")
+        return value
+
+    @model_validator(mode="after")
+    def _one_length(self) -> "TrainingSpec":
+        if self.optimizer_steps is not None and self.epochs is not None:
+            raise ValueError("optimizer_steps and epochs are both given; keep one")
+        if isinstance(self.micro_batch_size, int) and self.micro_batch_size > self.global_batch_size:
+            raise ValueError(
+                f"micro_batch_size {self.micro_batch_size} is larger than global_batch_size {self.global_batch_size}"
+            )
+        return self
+
+
+class PrecisionSpec(_Section):
+    """Number formats. The masters are fp32, always."""
+
+    compute: Annotated[Compute, later(Compute.FP16, instead="bf16 or fp32")] = knob(
+        Compute.AUTO, "format of weights and products on the device; auto takes bf16 where it is fast", main=True, unavailable=(Compute.FP16,)
+    )
+    loss_scale: Annotated[float | str, only_now(lambda v: v == "dynamic", "a loss scale", "dynamic")] = knob(
+        "dynamic", "dynamic or a number; fp16 only", unavailable=("a number",)
+    )
+    keep_fp32: Annotated[list[str], only_now(lambda v: v == ["norm"], "keep_fp32 other than [norm]", "[norm]")] = knob(
+        ["norm"], "layers computed in fp32", unavailable=("other layers",)
+    )
+    optimizer_state: Annotated[OptimizerState, later(OptimizerState.INT8, instead="fp32")] = knob(
+        OptimizerState.FP32, "format of the moments", unavailable=(OptimizerState.INT8,)
+    )
+
+
+_LATER_POLICIES = (Policy.CLOCK_PRO, Policy.SCHEDULE, Policy.CLOCK)
+
+
+class OffloadSpec(_Section):
+    """Where the blocks live and how they travel."""
+
+    device: str = knob("auto", "auto, cpu, cuda or cuda:N", pattern=r"^(auto|cpu|cuda(:[0-9]+)?)$")
+    param_block_size: SizeOrAuto = knob(16 << 20, "bytes of a block in the compute dtype; auto is sqrt(device MiB / 100) MiB", unit="bytes", main=True)
+    prefetch_window: int = knob(3, "compute steps ahead for which blocks are brought in; 0 is off", unit="compute steps", ge=0, le=64, main=True)
+    max_gpu_blocks: int | str = knob("auto", "slots in the arena of the device tier; auto takes what is free, up to the whole model", unit="blocks", main=True)
+    policy: Annotated[Policy, later(*_LATER_POLICIES, instead="optimal or lru")] = knob(
+        Policy.OPTIMAL, "which block leaves a full arena", main=True, unavailable=_LATER_POLICIES
+    )
+    host_memory: SizeOrAuto = knob("auto", "limit of the host tier; a run that needs more is refused before it starts", unit="bytes")
+    disk: Annotated[Disk, Word, later(Disk.ON, instead="auto or off")] = knob(
+        Disk.AUTO, "whether the disk tier takes what the host can't hold", unavailable=(Disk.ON,)
+    )
+    disk_path: Annotated[str | None, only_now(lambda v: v is None, "the disk tier", "null")] = knob(
+        None, "folder of the disk tier", unavailable=("path",)
+    )
+    disk_memory: Annotated[Size | None, only_now(lambda v: v is None, "the disk tier", "null")] = knob(
+        None, "limit of the disk tier", unit="bytes", unavailable=("size",)
+    )
+
+    @field_validator("max_gpu_blocks")
+    @classmethod
+    def _blocks(cls, value: int | str) -> int | str:
+        if value != "auto" and (not isinstance(value, int) or value < 1):
+            raise ValueError(f"{value!r} is neither auto nor a whole number of blocks from 1")
+        return value
+
+    @field_validator("param_block_size")
+    @classmethod
+    def _block_size(cls, value: int | str) -> int | str:
+        if isinstance(value, int) and (value < 4096 or value > 1 << 30 or value % 64):
+            raise ValueError(f"{value} bytes; a block has 4KiB to 1GiB, a multiple of 64 bytes")
+        return value
+
+
+class AccumulationSpec(_Section):
+    """How many micro-batches make one optimizer step."""
+
+    policy: Annotated[AccumulationPolicy, later(AccumulationPolicy.ADAPTIVE, instead="fixed")] = knob(
+        AccumulationPolicy.FIXED, "fixed, or adaptive by free device memory", unavailable=(AccumulationPolicy.ADAPTIVE,)
+    )
+    steps: int | str = knob("auto", "micro-batches per optimizer step; auto is global_batch_size / micro_batch_size", unit="micro-batches")
+    keep_global_batch: bool = knob(True, "adaptive then trades micro-batch size against steps")
+
+    @field_validator("steps")
+    @classmethod
+    def _steps(cls, value: int | str) -> int | str:
+        if value != "auto" and (not isinstance(value, int) or value < 1):
+            raise ValueError(f"{value!r} is neither auto nor a whole number from 1")
+        return value
+
+
+class CompressionSpec(_Section):
+    """Smaller copies; all off unless asked."""
+
+    parameters: Annotated[ParameterCompression, later(ParameterCompression.DELTA, instead="none")] = knob(
+        ParameterCompression.NONE, "delta sends changed elements only", unavailable=(ParameterCompression.DELTA,)
+    )
+    gradients: Annotated[
+        GradientCompression, later(GradientCompression.INT8, GradientCompression.ONE_BIT, instead="none")
+    ] = knob(GradientCompression.NONE, "gradients on the way to the host", unavailable=(GradientCompression.INT8, GradientCompression.ONE_BIT))
+    activations: Annotated[ActivationCompression, later(ActivationCompression.INT8, instead="none")] = knob(
+        ActivationCompression.NONE, "kept layer inputs", unavailable=(ActivationCompression.INT8,)
+    )
+
+
+class ComputeSpec(_Section):
+    """How the products run."""
+
+    fuse_linears: Annotated[bool, only_now(lambda v: v is False, "fused linears", "false")] = knob(
+        False, "run q/k/v and gate/up as one product", unavailable=("true",)
+    )
+    cuda_graphs: Annotated[str | bool, only_now(lambda v: v in ("auto", "off", False), "CUDA graphs", "auto or off")] = knob(
+        "auto", "capture and replay of fixed stages on CUDA", unavailable=("on",)
+    )
+    recompute: Recompute = knob(Recompute.AUTO, "recompute what is inside a layer in the backward; auto keeps it where memory allows")
+    schedule: Annotated[ScheduleOrder, later(ScheduleOrder.MICRO_BATCH_MAJOR, instead="layer_major")] = knob(
+        ScheduleOrder.LAYER_MAJOR, "order of layers and micro-batches", unavailable=(ScheduleOrder.MICRO_BATCH_MAJOR,)
+    )
+    cpu_layers: Annotated[float | str, Word, only_now(lambda v: v in ("auto", "off"), "layers on the CPU", "auto or off")] = knob(
+        "auto", "auto, off, or the complexity above which a layer is computed on the CPU", unavailable=("a threshold",)
+    )
+
+
+class CheckpointSpec(_Section):
+    """When the model is written to disk."""
+
+    every: int = knob(100, "optimizer steps between checkpoints; 0 writes only at the end", unit="steps", ge=0)
+    keep: int = knob(3, "how many are kept; the last always is", unit="checkpoints", ge=1)
+
+
+class EvaluationSpec(_Section):
+    """When the eval loss is measured, where there is eval data."""
+
+    every: int = knob(50, "optimizer steps between evaluations", unit="steps", ge=0)
+
+
+class SamplesSpec(_Section):
+    """Text generated while training."""
+
+    every: Annotated[int, only_now(lambda v: v == 0, "text generated while training", "0")] = knob(
+        0, "optimizer steps between samples; 0 is off", unit="steps", ge=0, unavailable=("above 0",)
+    )
+    prompts: Annotated[list[str], only_now(lambda v: not v, "text generated while training", "[]")] = knob(
+        [], "prompts to continue", unavailable=("prompts",)
+    )
+
+
+class RunSpec(_Section):
+    """One run, as asked. Everything has a default but model.path and data.path."""
+
+    name: str | None = knob(None, "shown in the history; made from the model's name where absent", max_length=200)
+    tags: list[str] = knob([], "words to filter by", max_length=50)
+    notes: str = knob("", "free text", max_length=100_000)
+    model: ModelSpec
+    data: DataSpec
+    training: TrainingSpec = TrainingSpec()
+    precision: PrecisionSpec = PrecisionSpec()
+    offload: OffloadSpec = OffloadSpec()
+    accumulation: AccumulationSpec = AccumulationSpec()
+    compression: CompressionSpec = CompressionSpec()
+    compute: ComputeSpec = ComputeSpec()
+    checkpoint: CheckpointSpec = CheckpointSpec()
+    evaluation: EvaluationSpec = EvaluationSpec()
+    samples: SamplesSpec = SamplesSpec()
+
+    @model_validator(mode="after")
+    def _accumulation_fits(self) -> "RunSpec":
+        steps, micro, batch = self.accumulation.steps, self.training.micro_batch_size, self.training.global_batch_size
+        if isinstance(steps, int) and isinstance(micro, int) and steps * micro != batch:
+            raise ValueError(
+                f"accumulation.steps {steps} x training.micro_batch_size {micro} = {steps * micro} sequences, "
+                f"but training.global_batch_size is {batch}; set one of them to auto"
+            )
+        if isinstance(steps, int) and steps > batch:
+            raise ValueError(f"accumulation.steps {steps} is more than training.global_batch_size {batch}")
+        return self
+
+
+def spec_schema() -> dict[str, Any]:
+    """The JSON schema of the run spec, with units (`x-unit`) and what can't be chosen yet (`x-unavailable`)."""
+    return RunSpec.model_json_schema(mode="validation")

@@ -1,0 +1,114 @@
+"""Field types of the run spec: sizes with units, words, and values that this version can't run yet."""
+
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic.functional_validators import AfterValidator
+
+_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*$")
+
+
+def parse_size(value: object) -> int:
+    """Bytes of `16MiB`, `1.5 GiB`, `4096` or a whole number. Raises ValueError on anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"{value!r} is not a size; write for example 16MiB, 12GiB or a whole number of bytes")
+    match = _SIZE.match(str(value))
+    if match is None or match.group(2).lower() not in _UNITS:
+        raise ValueError(f"{value!r} is not a size; units are KiB, MiB and GiB, for example 16MiB")
+    size = float(match.group(1)) * _UNITS[match.group(2).lower()]
+    if size != int(size) or size <= 0:
+        raise ValueError(f"{value!r} is not a whole, positive number of bytes")
+    return int(size)
+
+
+def format_size(size: int) -> str | int:
+    """The shortest exact spelling of a number of bytes, for example 16MiB."""
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size % factor == 0:
+            return f"{size // factor}{unit}"
+    return size
+
+
+def _keep_auto(value: object) -> object:
+    return value if value == "auto" or value is None else parse_size(value)
+
+
+def _show_size(value: object) -> object:
+    return format_size(value) if isinstance(value, int) else value
+
+
+_SIZE_SCHEMA: dict[str, Any] = {
+    "anyOf": [{"type": "string", "pattern": r"^\s*[0-9.]+\s*([KkMmGg][Ii])?[Bb]?\s*$"}, {"type": "integer", "minimum": 1}]
+}
+Size = Annotated[
+    int, BeforeValidator(parse_size), PlainSerializer(_show_size, return_type=str | int), WithJsonSchema(_SIZE_SCHEMA)
+]
+SizeOrAuto = Annotated[
+    int | str,
+    BeforeValidator(_keep_auto),
+    PlainSerializer(_show_size, return_type=str | int),
+    WithJsonSchema({"anyOf": [{"const": "auto"}, *_SIZE_SCHEMA["anyOf"]]}),
+]
+
+
+def _word(value: object) -> object:
+    """YAML 1.1 reads bare `off` and `on` as booleans; give the words back."""
+    if value is True:
+        return "on"
+    return "off" if value is False else value
+
+
+Word = BeforeValidator(_word)
+
+
+class NotAvailableYet(ValueError):
+    """A value of the spec whose machinery is not part of this version."""
+
+
+def later(*values: object, instead: str) -> AfterValidator:
+    """Refuse `values` by name: they are part of the spec, but this version can't run them.
+
+    `instead` says what to write now.
+    """
+
+    def check(value: Any) -> Any:
+        if value in values:
+            raise NotAvailableYet(f"{_plain(value)} is not available yet; use {instead}")
+        return value
+
+    return AfterValidator(check)
+
+
+def only_now(accept: Callable[[Any], bool], what: str, instead: str) -> AfterValidator:
+    """Refuse every value that `accept` does not take, as not available yet."""
+
+    def check(value: Any) -> Any:
+        if not accept(value):
+            raise NotAvailableYet(f"{what} ({_plain(value)}) is not available yet; use {instead}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _plain(value: object) -> str:
+    return value.value if isinstance(value, StrEnum) else str(value)
+
+
+def knob(  # noqa: PLR0913 - one line a field is worth the arguments
+    default: Any,
+    description: str,
+    *,
+    unit: str = "",
+    title: str = "",
+    main: bool = False,
+    live: bool = False,
+    unavailable: tuple[str, ...] = (),
+    **bounds: Any,
+) -> Any:
+    """A field of the spec with what the form needs: unit, whether it is a main knob, what can't be chosen yet."""
+    extra: dict[str, Any] = {"x-unit": unit, "x-main": main, "x-live": live, "x-unavailable": list(unavailable)}
+    return Field(default, description=description, title=title or None, json_schema_extra=extra, **bounds)

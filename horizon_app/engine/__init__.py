@@ -1,0 +1,1 @@
+"""The offload engine. Torch lives here; no web, no database, no environment variables."""

@@ -1,0 +1,1 @@
+"""Counters, spans and the sink protocol: what the engine tells of itself."""
