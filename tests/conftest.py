@@ -1,0 +1,40 @@
+"""What every test gets: a home of its own and no model hub; browser tests come last, GPU tests only with a card."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+# Read by transformers and huggingface_hub at import, so set before any test module is imported.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+@pytest.fixture(autouse=True)
+def _own_home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh home folder, so that no test sees or changes the user's; also for the processes that a test starts."""
+    for name in [name for name in os.environ if name.startswith("HORIZON_")]:
+        monkeypatch.delenv(name)
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HORIZON_HOME", str(home))
+    return home
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a card where there is none, and put the browser tests last.
+
+    Playwright's synchronous interface keeps an event loop running in the main thread until the session ends, in which
+    pytest-asyncio can't start its own: no asynchronous test may come after a browser test.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
+    on_card = [item for item in items if item.get_closest_marker("gpu")]
+    if on_card and not _has_card():
+        for item in on_card:
+            item.add_marker(pytest.mark.skip(reason="no CUDA card"))
+
+
+def _has_card() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
