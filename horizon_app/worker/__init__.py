@@ -1,0 +1,1 @@
+"""One process, one engine, one run: trains, journals what happens, and outlives the server that started it."""

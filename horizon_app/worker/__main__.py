@@ -1,0 +1,67 @@
+"""`python -m horizon_app.worker RUN_DIR`: the process of one run."""
+
+import faulthandler
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from horizon_app.worker.parts import Builders, real_builders
+from horizon_app.worker.stop_request import StopRequest
+
+_QUIET = {
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "TQDM_DISABLE": "1",
+    "TRANSFORMERS_VERBOSITY": "warning",
+}
+"""A worker reads what is on this machine and nothing else, and draws no progress bars into its log."""
+
+
+def main(arguments: list[str], builders: Builders | None = None) -> int:
+    """Run the order in the folder that `arguments` names; gives the exit code of the process."""
+    if len(arguments) != 1 or not Path(arguments[0]).is_dir():
+        sys.stderr.write("usage: python -m horizon_app.worker RUN_DIR (an existing folder with run.json)\n")
+        return 2
+    run_dir = Path(arguments[0]).resolve()
+    stop = StopRequest()
+    _stop_on_signals(stop)
+    _log_to_file(run_dir / "worker.log")
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    from horizon_app.worker.session import Session  # only once signals and the log are in place
+
+    return Session(run_dir, builders or real_builders(), stop).run()
+
+
+def _stop_on_signals(stop: StopRequest) -> None:
+    def ask(number: int, _frame: FrameType | None) -> None:
+        stop.ask(f"stopped by {signal.Signals(number).name}", save=True)
+
+    signal.signal(signal.SIGTERM, ask)
+    signal.signal(signal.SIGINT, ask)
+
+
+def _log_to_file(path: Path) -> None:
+    """Send both output streams to a file, whatever started this process: a full pipe would block training."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(fd, sys.stdout.fileno())
+    os.dup2(fd, sys.stderr.fileno())
+    os.close(fd)
+    faulthandler.enable()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.captureWarnings(True)
+
+
+def end_process(exit_code: int) -> None:
+    """Leave at once with `exit_code`: threads that a library left behind, or its teardown, must not change it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
+
+
+if __name__ == "__main__":
+    end_process(main(sys.argv[1:]))

@@ -1,0 +1,85 @@
+"""From an exception to the one sentence that says why a run failed, with the numbers."""
+
+import errno
+import shutil
+import traceback
+from pathlib import Path
+
+import psutil
+
+from horizon_app.contracts.problems import SpecRefused
+from horizon_app.data.errors import DataError
+from horizon_app.engine.errors import EngineError
+
+_MEMORY_WORDS = ("out of memory", "can't allocate memory", "cannot allocate memory")
+_DISK_WORDS = ("no space left", "disk quota exceeded", "os error 28")
+_MOST_CHARACTERS = 600
+
+
+def failure_reason(error: BaseException, doing: str, run_dir: Path) -> str:
+    """One sentence: what was being done, what went wrong, and the memory or disk left where that was the cause."""
+    text = _cause(error)
+    if _is_out_of_memory(error):
+        text = f"out of memory ({text}); {_memory_left()}"
+    elif _is_disk_full(error):
+        text = f"{text}; {_disk_left(run_dir)}"
+    sentence = " ".join(f"{doing}: {text}".split())
+    return sentence if len(sentence) <= _MOST_CHARACTERS else sentence[: _MOST_CHARACTERS - 1] + "…"
+
+
+def trace_lines(error: BaseException) -> list[str]:
+    """The whole trace of `error` and of its causes, a line each."""
+    return "".join(traceback.format_exception(error)).rstrip().splitlines()
+
+
+def _cause(error: BaseException) -> str:
+    if isinstance(error, DataError):
+        return _data_cause(error)
+    text = str(error).strip()
+    if isinstance(error, EngineError | SpecRefused):
+        return text or type(error).__name__
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
+
+
+def _data_cause(error: DataError) -> str:
+    if not error.problems:
+        return str(error)
+    first = error.problems[0]
+    place = f"{first.file or first.field}{f' line {first.line}' if first.line else ''}"
+    more = f" (and {len(error.problems) - 1} more problems)" if len(error.problems) > 1 else ""
+    return f"{place}: {first.message}{f'; {first.fix}' if first.fix else ''}{more}"
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in _MEMORY_WORDS)
+
+
+def _is_disk_full(error: BaseException) -> bool:
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return True
+    # safetensors raises its own error, which only says so in words.
+    return any(word in str(error).lower() for word in _DISK_WORDS)
+
+
+def _memory_left() -> str:
+    memory = psutil.virtual_memory()
+    resident = psutil.Process().memory_info().rss
+    return (
+        f"the worker holds {_mebibytes(resident)} of {_mebibytes(memory.total)} RAM, "
+        f"{_mebibytes(memory.available)} are free; a smaller micro_batch_size, sequence_length "
+        "or max_gpu_blocks needs less"
+    )
+
+
+def _disk_left(run_dir: Path) -> str:
+    try:
+        usage = shutil.disk_usage(run_dir)
+    except OSError:
+        return "the disk of the run's folder can't be asked how much it has left"
+    return f"{_mebibytes(usage.free)} of {_mebibytes(usage.total)} are free on the disk of the run's folder"
+
+
+def _mebibytes(num_bytes: int) -> str:
+    return f"{num_bytes / (1 << 20):,.1f} MiB"

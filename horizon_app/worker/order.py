@@ -1,0 +1,34 @@
+"""What a worker is told to do: run.json in the run's folder, written by the server before it starts the worker."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from horizon_app.contracts.run_spec import RunSpec
+from horizon_app.contracts.spec_parse import parse_spec
+
+
+class OrderUnreadable(Exception):
+    """run.json is missing, torn or of another shape."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunOrder:
+    """One run, with its paths made absolute."""
+
+    spec: RunSpec
+    model_dir: Path
+    data_paths: tuple[Path, ...]
+
+
+def read_order(run_dir: Path) -> RunOrder:
+    """The order in `run_dir`. Raises OrderUnreadable, or SpecRefused where the spec is one that can't run."""
+    path = run_dir / "run.json"
+    try:
+        content = json.loads(path.read_bytes())
+        spec, model_dir, data_paths = content["spec"], content["model_dir"], content["data_paths"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise OrderUnreadable(f"{path.name} can't be read: {type(error).__name__}: {error}") from error
+    return RunOrder(
+        spec=parse_spec(spec), model_dir=Path(model_dir), data_paths=tuple(Path(name) for name in data_paths)
+    )

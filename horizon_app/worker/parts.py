@@ -1,0 +1,116 @@
+"""The two parts that a session puts together, the data and the engine, and the makers of the real ones."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from horizon_app.contracts.events import PeakUse
+from horizon_app.contracts.run_spec import DataSpec, RunSpec
+from horizon_app.data.batches import BatchSource
+from horizon_app.engine.telemetry.sink import TelemetrySink
+
+
+class TrainingData(Protocol):
+    """The rows of a run, tokenised and packed."""
+
+    @property
+    def num_samples(self) -> int:
+        """Samples in the files."""
+        ...
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences after packing."""
+        ...
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens in all sequences, padding left out."""
+        ...
+
+    @property
+    def num_trained_tokens(self) -> int:
+        """Tokens that count in the loss."""
+        ...
+
+    @property
+    def skipped(self) -> int:
+        """Samples that hold nothing to train on."""
+        ...
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What the user should know about the data."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the sequences."""
+        ...
+
+    def source(self, global_batch_size: int) -> BatchSource:
+        """The batches, by optimizer step."""
+        ...
+
+    def steps_per_epoch(self, global_batch_size: int) -> int:
+        """Optimizer steps in one pass."""
+        ...
+
+
+class TrainingEngine(Protocol):
+    """A model in memory, ready to train."""
+
+    @property
+    def plan_facts(self) -> Mapping[str, Any]:
+        """The resolved values of the spec and the bytes of each tier."""
+        ...
+
+    def train(
+        self,
+        source: BatchSource,
+        total_steps: int,
+        should_stop: Callable[[], bool],
+        on_step: Callable[[int], None],
+    ) -> int:
+        """Train until `total_steps` or until `should_stop` says so between two steps; gives the steps done."""
+        ...
+
+    def peaks(self) -> PeakUse:
+        """Highest use of each tier until now."""
+        ...
+
+    def save_model(self, folder: Path) -> int:
+        """Write a loadable Hugging Face model into `folder`; gives its bytes."""
+        ...
+
+    def close(self) -> None:
+        """Give the memory back and end the engine's threads."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Builders:
+    """How a session gets its parts."""
+
+    data: Callable[[DataSpec, Sequence[Path], Path], TrainingData]
+    """From the data section, the files and the tokenizer's folder."""
+    engine: Callable[[RunSpec, Path, TelemetrySink], TrainingEngine]
+    """From the spec, the model's folder and the sink."""
+
+
+def real_builders() -> Builders:
+    """The builders of the product; torch and transformers are imported when they are called."""
+    return Builders(data=_load_data, engine=_build_engine)
+
+
+def _load_data(spec: DataSpec, paths: Sequence[Path], tokenizer_dir: Path) -> TrainingData:
+    from horizon_app.data.dataset import load_dataset  # transformers takes seconds
+
+    return load_dataset(spec, paths=list(paths), tokenizer_dir=tokenizer_dir)
+
+
+def _build_engine(spec: RunSpec, model_dir: Path, sink: TelemetrySink) -> TrainingEngine:
+    from horizon_app.engine.training.engine import Engine, EngineConfig  # torch takes seconds
+
+    return Engine(EngineConfig.from_spec(spec, model_dir), sink)

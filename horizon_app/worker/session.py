@@ -1,0 +1,189 @@
+"""A worker's hold on one run: builds the parts, trains, journals every fact, and ends in exactly one final state."""
+
+import json
+import logging
+import math
+import threading
+import time
+from pathlib import Path
+
+import psutil
+
+from horizon_app.contracts.commands import StopRun
+from horizon_app.contracts.events import CheckpointWritten, PeakUse, RunOutcome, StateChanged
+from horizon_app.contracts.run_spec import TrainingSpec
+from horizon_app.contracts.run_state import RunState
+from horizon_app.worker.channel import CommandChannel
+from horizon_app.worker.checkpoints import CheckpointFolder
+from horizon_app.worker.durable_files import replace_file
+from horizon_app.worker.event_sink import EventSink, JournalLogHandler
+from horizon_app.worker.failure import failure_reason, trace_lines
+from horizon_app.worker.heartbeat import Heartbeat
+from horizon_app.worker.order import RunOrder, read_order
+from horizon_app.worker.parts import Builders, TrainingData, TrainingEngine
+from horizon_app.worker.stop_request import StopRequest
+
+DEFAULT_STEPS = 200
+"""Optimizer steps of a run that names neither steps nor epochs."""
+
+_CLOSE_DEADLINE_S = 15.0
+_log = logging.getLogger(__name__)
+
+
+class Session:
+    """One run from its order to its final state."""
+
+    def __init__(self, run_dir: Path, builders: Builders, stop: StopRequest) -> None:
+        """Open the journal and say that the worker lives. Raises OSError where the run's folder can't be written."""
+        self._run_dir = run_dir
+        self._builders = builders
+        self._stop = stop
+        self._started = time.monotonic()
+        self._doing = "reading run.json"
+        self._steps_done = 0
+        self._saved_step = 0
+        self._engine: TrainingEngine | None = None
+        self._sink = EventSink(run_dir)
+        self._log_handler = JournalLogHandler(self._sink)
+        self._heartbeat = Heartbeat(run_dir)
+        self._channel = CommandChannel(run_dir / "commands.jsonl", self._obey)
+
+    def run(self) -> int:
+        """Carry the order out; gives the exit code of the process: 0 finished or stopped, 1 failed or unwanted."""
+        logging.getLogger().addHandler(self._log_handler)
+        self._heartbeat.start()
+        self._channel.start()
+        try:
+            state, reason = self._train_order(read_order(self._run_dir))
+        # The worker's entry: whatever goes wrong, in any library, becomes a failed run with its whole trace.
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            for line in trace_lines(error):
+                self._sink.log("error", line)
+            state, reason = RunState.FAILED, failure_reason(error, self._doing, self._run_dir)
+        return self._end(state, reason)
+
+    def _obey(self, command: StopRun) -> None:
+        self._sink.log("info", f"asked to stop at the next optimizer step, {'and' if command.save else 'not'} to save")
+        self._stop.ask("asked to stop", save=command.save)
+
+    def _should_stop(self) -> bool:
+        return self._stop.requested or self._heartbeat.folder_gone
+
+    def _train_order(self, order: RunOrder) -> tuple[RunState, str]:
+        spec = order.spec
+        self._doing = "reading the data"
+        data = self._builders.data(spec.data, order.data_paths, order.model_dir)
+        self._note_data(data)
+        total_steps = optimizer_steps(spec.training, data.steps_per_epoch(spec.training.global_batch_size))
+        if self._should_stop():
+            return self._stopped(total_steps)
+        self._doing = "building the engine"
+        engine = self._engine = self._builders.engine(spec, order.model_dir, self._sink)
+        self._note_plan(engine, total_steps)
+        if self._should_stop():
+            return self._stopped(total_steps)
+        self._sink.emit(StateChanged(state=RunState.RUNNING, reason=f"training {total_steps} optimizer steps"))
+        checkpoints = CheckpointFolder(self._run_dir, spec.checkpoint.keep)
+
+        def on_step(step: int) -> None:
+            self._steps_done = step
+            self._doing = f"training optimizer step {step + 1} of {total_steps}"
+            if spec.checkpoint.every and step % spec.checkpoint.every == 0:
+                self._save(engine, checkpoints, step)
+                self._doing = f"training optimizer step {step + 1} of {total_steps}"
+
+        self._doing = f"training optimizer step 1 of {total_steps}"
+        source = data.source(spec.training.global_batch_size)
+        self._steps_done = engine.train(source, total_steps, self._should_stop, on_step)
+        finished = self._steps_done >= total_steps
+        if (finished or self._stop.save) and self._steps_done > self._saved_step:
+            self._save(engine, checkpoints, self._steps_done)
+        return (RunState.FINISHED, "") if finished else self._stopped(total_steps)
+
+    def _save(self, engine: TrainingEngine, checkpoints: CheckpointFolder, step: int) -> None:
+        if self._heartbeat.folder_gone:
+            return
+        self._doing = f"writing the checkpoint of optimizer step {step}"
+        written = checkpoints.write(step, engine.save_model)
+        self._saved_step = step
+        self._sink.emit(CheckpointWritten(step=step, path=written.path, bytes=written.num_bytes))
+        for old in checkpoints.remove_oldest():
+            self._sink.note("checkpoint_removed", f"checkpoint of step {old} removed to keep the newest", {"step": old})
+
+    def _stopped(self, total_steps: int) -> tuple[RunState, str]:
+        saved = f"model of step {self._saved_step} saved" if self._saved_step else "nothing saved"
+        return RunState.STOPPED, f"{self._stop.cause} after {self._steps_done} of {total_steps} steps, {saved}"
+
+    def _note_data(self, data: TrainingData) -> None:
+        facts = {
+            "num_samples": data.num_samples,
+            "num_sequences": data.num_sequences,
+            "num_tokens": data.num_tokens,
+            "num_trained_tokens": data.num_trained_tokens,
+            "skipped": data.skipped,
+            "fingerprint": data.fingerprint,
+        }
+        message = (
+            f"{data.num_samples} samples in {data.num_sequences} sequences, {data.num_tokens} tokens "
+            f"({data.num_trained_tokens} trained), {data.skipped} samples skipped"
+        )
+        self._sink.note("data", message, facts)
+        for warning in data.warnings:
+            self._sink.log("warning", warning)
+
+    def _note_plan(self, engine: TrainingEngine, total_steps: int) -> None:
+        self._sink.note("plan", f"{total_steps} optimizer steps", {**engine.plan_facts, "total_steps": total_steps})
+
+    def _end(self, state: RunState, reason: str) -> int:
+        if self._heartbeat.folder_gone:
+            _log.warning("the run's folder is gone: ending without saving")
+            state, reason = RunState.FAILED, "the run's folder was deleted while it ran"
+        peak = self._peak()
+        self._close_engine()
+        outcome = RunOutcome(
+            state=state, reason=reason, optimizer_steps=self._steps_done, metrics=self._sink.last_metrics, peak=peak,
+            seconds=round(time.monotonic() - self._started, 3),
+        )  # fmt: skip
+        self._sink.note("memory", f"{peak.device_blocks} device blocks at most", peak.model_dump())
+        self._sink.note("outcome", f"{state.value} after {self._steps_done} steps", outcome.model_dump(mode="json"))
+        self._sink.emit(StateChanged(state=state, reason=reason))
+        exit_code = 1 if state is RunState.FAILED else 0
+        self._shut_down({"exit_code": exit_code, "state": state.value, "reason": reason})
+        return exit_code
+
+    def _peak(self) -> PeakUse:
+        try:
+            if self._engine is not None:
+                return self._engine.peaks()
+        # Still the worker's entry: a broken engine must not keep a run from its final state.
+        except Exception:  # noqa: BLE001
+            _log.exception("the engine could not say its peaks")
+        return PeakUse(resident_bytes=psutil.Process().memory_info().rss)
+
+    def _close_engine(self) -> None:
+        """Close the engine beside a deadline: one that failed halfway may never come back, and the run has ended."""
+        if self._engine is None:
+            return
+        thread = threading.Thread(target=self._engine.close, name="close-engine", daemon=True)
+        thread.start()
+        thread.join(_CLOSE_DEADLINE_S)
+        if thread.is_alive():
+            _log.warning("the engine did not close within %g s", _CLOSE_DEADLINE_S)
+
+    def _shut_down(self, last_words: dict[str, object]) -> None:
+        self._channel.close()
+        logging.getLogger().removeHandler(self._log_handler)
+        if not self._sink.close():
+            _log.error("the journal could not be written to its end: %s", last_words)
+        self._heartbeat.close()
+        try:
+            replace_file(self._run_dir / "exit.json", json.dumps(last_words).encode())
+        except OSError as error:
+            _log.error("exit.json could not be written: %s: %s", error, last_words)
+
+
+def optimizer_steps(training: TrainingSpec, steps_per_epoch: int) -> int:
+    """How many optimizer steps a run takes: those it names, or its epochs' worth, rounded up."""
+    if training.epochs is not None:
+        return max(1, math.ceil(training.epochs * steps_per_epoch))
+    return training.optimizer_steps or DEFAULT_STEPS

@@ -1,0 +1,168 @@
+"""Data and an engine without torch: every step takes a set time, the loss falls by rule, a model is two small files."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from horizon_app.contracts.events import PeakUse
+from horizon_app.contracts.problems import FieldProblem
+from horizon_app.contracts.residency import (
+    BlockFacts,
+    BlockLayout,
+    Direction,
+    FrameHeader,
+    MapId,
+    StageLayout,
+    encode_frame,
+)
+from horizon_app.contracts.run_spec import DataSpec, RunSpec
+from horizon_app.data.batches import Batch, BatchSource
+from horizon_app.data.errors import DataError
+from horizon_app.engine.errors import EngineError
+from horizon_app.engine.telemetry.sink import TelemetrySink
+from horizon_app.worker.parts import Builders
+
+NUM_BLOCKS = 10
+NUM_SLOTS = 4
+
+
+class FakeSource:
+    """Batches of zeros."""
+
+    def batches(self, first_step: int) -> Iterator[Batch]:
+        zeros = np.zeros((1, 8), dtype=np.int64)
+        while True:
+            yield Batch(input_ids=zeros, labels=zeros, position_ids=zeros, num_samples=1)
+
+
+@dataclass
+class FakeData:
+    """Four sequences, so an epoch at a global batch of 2 has two steps."""
+
+    num_samples: int = 5
+    num_sequences: int = 4
+    num_tokens: int = 32
+    num_trained_tokens: int = 28
+    skipped: int = 1
+    warnings: list[str] = field(default_factory=lambda: ["1 sample has no answer"])
+    fingerprint: str = "fa4e"
+
+    def source(self, global_batch_size: int) -> BatchSource:
+        return FakeSource()
+
+    def steps_per_epoch(self, global_batch_size: int) -> int:
+        return max(1, self.num_sequences // global_batch_size)
+
+
+class FakeEngine:
+    """Calls `before_step(step)` and then the sink, once a step, as the real engine does."""
+
+    def __init__(
+        self, sink: TelemetrySink, before_step: Callable[[int], None], save: Callable[[Path], int] | None = None
+    ) -> None:
+        self._sink = sink
+        self._before_step = before_step
+        self._save = save or write_fake_model
+        self._steps = 0
+        self.closed = threading.Event()
+        self.plan_facts: Mapping[str, Any] = {"param_block_size": 4096, "max_gpu_blocks": NUM_SLOTS}
+
+    def train(
+        self, source: BatchSource, total_steps: int, should_stop: Callable[[], bool], on_step: Callable[[int], None]
+    ) -> int:
+        self._sink.layout(fake_layout())
+        batches = source.batches(1)
+        for step in range(1, total_steps + 1):
+            if should_stop():
+                break
+            next(batches)
+            self._before_step(step)
+            if self._sink.wants_residency():
+                self._sink.residency(fake_frame(step))
+            self._sink.metrics(step, fake_metrics(step))
+            self._steps = step
+            on_step(step)
+        return self._steps
+
+    def peaks(self) -> PeakUse:
+        return PeakUse(device_blocks=NUM_SLOTS, device_bytes=NUM_SLOTS * 4096, host_bytes=NUM_BLOCKS * 4096 * 7)
+
+    def save_model(self, folder: Path) -> int:
+        return self._save(folder)
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def write_fake_model(folder: Path) -> int:
+    """Two files in the place of a model; gives their bytes."""
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(bytes(64))
+    return 66
+
+
+def fake_metrics(step: int) -> dict[str, float]:
+    """The numbers of one step: a loss that falls, and a gradient norm that is infinite once."""
+    return {
+        "train/loss": 4.0 / step,
+        "train/grad_norm": float("inf") if step == 1 else 1.0,
+        "train/learning_rate": 1e-3,
+        "train/tokens": 28.0 * step,
+        "throughput/tokens_per_second": 2800.0,
+        "time/step": 0.01,
+        "prefetch/hit_rate": 0.75,
+        "prefetch/optimal_hit_rate": 0.5,
+    }
+
+
+def fake_layout() -> BlockLayout:
+    """One stage of ten blocks."""
+    blocks = [BlockFacts(stage=0, parameters=["weight"], elements=1024, bytes=4096) for _ in range(NUM_BLOCKS)]
+    return BlockLayout(
+        block_bytes=4096, max_device_blocks=NUM_SLOTS, device="cpu", compute_dtype="float32",
+        parameters=1024 * NUM_BLOCKS, blocks=blocks,
+        stages=[StageLayout(name="L0", first_block=0, num_blocks=NUM_BLOCKS)],
+    )  # fmt: skip
+
+
+def fake_frame(step: int) -> bytes:
+    """A residency frame in which one block after the other is in use."""
+    states = bytes(3 if block == step % NUM_BLOCKS else 0 for block in range(NUM_BLOCKS))
+    header = FrameHeader(
+        time_us=time.time_ns() // 1000, step=step, compute_step=0, stage=0, direction=Direction.FORWARD, window=3,
+        num_blocks=NUM_BLOCKS, slots_used=1,
+    )  # fmt: skip
+    return encode_frame(header, {MapId.DEVICE_WEIGHT: states, MapId.DEVICE_GRAD: states, MapId.HOST: states})
+
+
+def fake_data(spec: DataSpec, paths: Sequence[Path], tokenizer_dir: Path) -> FakeData:
+    """Four sequences, or what bad data raises where the file is called broken.txt."""
+    if any(path.name == "broken.txt" for path in paths):
+        problem = FieldProblem(field="data.path", message="not UTF-8 at byte 17", file="broken.txt", line=3)
+        raise DataError([problem])
+    return FakeData()
+
+
+def fake_builders(
+    before_step: Callable[[int], None] = lambda step: None, save: Callable[[Path], int] | None = None
+) -> Builders:
+    """Builders whose engine calls `before_step`; a model folder called broken can't be built."""
+
+    def build(spec: RunSpec, model_dir: Path, sink: TelemetrySink) -> FakeEngine:
+        if model_dir.name == "broken":
+            raise EngineError("the model in broken has 3 layers of 0 parameters")
+        return FakeEngine(sink, before_step, save)
+
+    return Builders(data=fake_data, engine=build)
+
+
+def timed_builders() -> Builders:
+    """Builders for whole processes: a step takes HORIZON_FAKE_STEP_S seconds."""
+    step_s = float(os.environ.get("HORIZON_FAKE_STEP_S", "0.01"))
+    return fake_builders(before_step=lambda step: time.sleep(step_s))

@@ -1,0 +1,168 @@
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from horizon_app.contracts.events import FactNoted, LogWritten, MetricsRecorded
+from horizon_app.worker.event_sink import EventSink
+from tests.support.fake_engine import fake_frame, fake_layout
+from tests.support.run_folders import read_journal, wait_until
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def full_disk(*_: Any) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_journal_line_is_on_disk_before_the_sink_is_closed(tmp_path: Path) -> None:
+    sink = EventSink(tmp_path)
+    sink.log("info", "hello")
+    wait_until(lambda: read_journal(tmp_path), "the line is in the file")
+    assert isinstance(read_journal(tmp_path)[0], LogWritten)
+    sink.close()
+
+
+def test_journal_with_torn_last_line_keeps_whole_lines_and_drops_the_torn_one(tmp_path: Path) -> None:
+    first = EventSink(tmp_path)
+    first.log("info", "one")
+    first.log("info", "x" * 200_000)
+    first.close()
+    whole = (tmp_path / "journal.jsonl").read_bytes()
+    (tmp_path / "journal.jsonl").write_bytes(whole + b'{"type":"log","mess' + b"y" * 100_000)
+    second = EventSink(tmp_path)
+    second.log("info", "three")
+    second.close()
+    content = (tmp_path / "journal.jsonl").read_bytes()
+    assert content.startswith(whole)
+    assert [event.message[:5] for event in read_journal(tmp_path) if isinstance(event, LogWritten)] == [
+        "one", "xxxxx", "three",
+    ]  # fmt: skip
+
+
+def test_journal_that_is_one_torn_line_starts_empty(tmp_path: Path) -> None:
+    (tmp_path / "journal.jsonl").write_bytes(b'{"type"')
+    EventSink(tmp_path).close()
+    assert (tmp_path / "journal.jsonl").read_bytes() == b""
+
+
+def test_metrics_with_nonfinite_values_become_null_and_a_flag(tmp_path: Path) -> None:
+    sink = EventSink(tmp_path)
+    sink.metrics(3, {"train/loss": float("nan"), "train/grad_norm": float("-inf"), "time/step": 0.5})
+    sink.close()
+    event = read_journal(tmp_path)[0]
+    assert isinstance(event, MetricsRecorded)
+    assert event.values == {"train/loss": None, "train/grad_norm": None, "time/step": 0.5}
+    assert event.nonfinite == {"train/loss": "nan", "train/grad_norm": "-inf"}
+    assert sink.last_metrics == event.values
+
+
+def test_note_with_a_value_json_does_not_know_is_written_as_text(tmp_path: Path) -> None:
+    sink = EventSink(tmp_path)
+    sink.note("plan", "a path", {"path": Path("somewhere"), "share": float("inf")})
+    sink.close()
+    event = read_journal(tmp_path)[0]
+    assert isinstance(event, FactNoted)
+    assert event.data == {"path": "somewhere", "share": None}
+
+
+def test_log_with_an_unknown_level_counts_as_info(tmp_path: Path) -> None:
+    sink = EventSink(tmp_path)
+    sink.log("shout", "hey")
+    sink.close()
+    event = read_journal(tmp_path)[0]
+    assert isinstance(event, LogWritten)
+    assert event.level == "info"
+
+
+def test_layout_fact_holds_the_whole_layout(tmp_path: Path) -> None:
+    sink = EventSink(tmp_path)
+    sink.layout(fake_layout())
+    sink.close()
+    event = read_journal(tmp_path)[0]
+    assert isinstance(event, FactNoted)
+    assert event.kind == "layout"
+    assert event.data == fake_layout().model_dump(mode="json")
+
+
+def test_residency_is_wanted_five_times_a_second_and_no_more(tmp_path: Path) -> None:
+    clock = Clock()
+    sink = EventSink(tmp_path, clock)
+    taken = 0
+    for _ in range(100):
+        if sink.wants_residency():
+            sink.residency(fake_frame(1))
+            taken += 1
+            wait_until(lambda: not sink._frame_waits, "the frame is written")
+        clock.now += 0.02
+    sink.close()
+    assert taken == 10
+    assert (tmp_path / "residency.bin").read_bytes().count(b"HZRF") == 10
+
+
+def test_residency_frame_that_waits_for_the_writer_makes_the_next_unwanted(tmp_path: Path) -> None:
+    clock = Clock()
+    sink = EventSink(tmp_path, clock)
+    sink._frame_waits = True
+    clock.now += 10
+    assert not sink.wants_residency()
+    sink.close()
+
+
+def test_residency_recording_with_a_torn_frame_is_cut_to_whole_frames(tmp_path: Path) -> None:
+    frame = fake_frame(1)
+    (tmp_path / "residency.bin").write_bytes(frame + frame[:7])
+    sink = EventSink(tmp_path)
+    sink.residency(frame)
+    sink.close()
+    assert (tmp_path / "residency.bin").read_bytes() == frame * 2
+
+
+def test_residency_that_cannot_be_written_is_logged_once_and_dropped(tmp_path: Path) -> None:
+    (tmp_path / "residency.bin").mkdir()
+    sink = EventSink(tmp_path)
+    for _ in range(3):
+        sink.residency(fake_frame(1))
+    sink.log("info", "still here")
+    wait_until(lambda: len(read_journal(tmp_path)) == 2, "both lines are written")
+    assert sink.close()
+    messages = {event.message for event in read_journal(tmp_path) if isinstance(event, LogWritten)}
+    assert len(messages) == 2
+    assert any("residency frames are lost" in message for message in messages)
+
+
+def test_journal_on_a_full_disk_waits_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = EventSink(tmp_path)
+    real_write, failures = os.write, [0]
+
+    def torn_then_full(fd: int, content: Any) -> int:
+        failures[0] += 1
+        if failures[0] == 1:
+            return real_write(fd, bytes(content)[:10])
+        return full_disk() if failures[0] < 3 else real_write(fd, content)
+
+    monkeypatch.setattr(os, "write", torn_then_full)
+    sink.log("info", "first")
+    sink.log("info", "second")
+    assert sink.close()
+    lines = (tmp_path / "journal.jsonl").read_bytes().splitlines()
+    assert [json.loads(line)["message"] for line in lines] == ["first", "second"]
+    assert failures[0] >= 4
+
+
+def test_close_on_a_disk_that_stays_full_gives_up_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = EventSink(tmp_path)
+    monkeypatch.setattr(os, "write", full_disk)
+    sink.log("info", "lost")
+    assert not sink.close(timeout_s=0.05)
+    monkeypatch.undo()
+    assert (tmp_path / "journal.jsonl").read_bytes() == b""

@@ -1,0 +1,258 @@
+import errno
+import json
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from horizon_app.contracts.commands import StopRun
+from horizon_app.contracts.events import CheckpointWritten, FactNoted, LogWritten, MetricsRecorded, RunOutcome
+from horizon_app.contracts.run_spec import TrainingSpec
+from horizon_app.contracts.run_state import RunState
+from horizon_app.worker.parts import Builders
+from horizon_app.worker.session import Session, optimizer_steps
+from horizon_app.worker.stop_request import StopRequest
+from tests.support.fake_engine import FakeEngine, fake_builders, fake_data
+from tests.support.run_folders import make_run_folder, read_journal, states, wait_until
+
+
+def run_session(run_dir: Path, builders: Builders | None = None, stop: StopRequest | None = None) -> int:
+    return Session(run_dir, builders or fake_builders(), stop or StopRequest()).run()
+
+
+def facts(run_dir: Path) -> dict[str, dict[str, Any]]:
+    return {event.kind: event.data for event in read_journal(run_dir) if isinstance(event, FactNoted)}
+
+
+def outcome(run_dir: Path) -> RunOutcome:
+    return RunOutcome.model_validate(facts(run_dir)["outcome"])
+
+
+def logged(run_dir: Path) -> str:
+    return "\n".join(event.message for event in read_journal(run_dir) if isinstance(event, LogWritten))
+
+
+def saved_steps(run_dir: Path) -> list[int]:
+    return [event.step for event in read_journal(run_dir) if isinstance(event, CheckpointWritten)]
+
+
+def test_session_to_the_end_journals_every_fact_in_order(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 3})
+    assert run_session(run_dir) == 0
+    shape = [getattr(event, "kind", event.type) for event in read_journal(run_dir)]
+    assert shape == [
+        "data", "log", "plan", "state", "layout", "metrics", "metrics", "metrics", "checkpoint", "memory", "outcome",
+        "state",
+    ]  # fmt: skip
+    assert states(run_dir) == ["running", "finished"]
+    assert facts(run_dir)["plan"]["total_steps"] == 3
+    assert facts(run_dir)["data"]["num_trained_tokens"] == 28
+    assert facts(run_dir)["memory"]["device_blocks"] == 4
+    assert json.loads((run_dir / "exit.json").read_text()) == {"exit_code": 0, "state": "finished", "reason": ""}
+
+
+def test_session_outcome_holds_last_metrics_and_peaks(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 4})
+    run_session(run_dir)
+    found = outcome(run_dir)
+    assert (found.state, found.optimizer_steps, found.peak.device_blocks) == (RunState.FINISHED, 4, 4)
+    assert found.metrics["train/loss"] == 1.0
+    assert found.seconds > 0
+
+
+def test_session_saves_every_n_steps_and_keeps_the_newest(tmp_path: Path) -> None:
+    run_dir = make_run_folder(
+        tmp_path / "run", training={"optimizer_steps": 7}, checkpoint={"every": 2, "keep": 2}
+    )  # fmt: skip
+    run_session(run_dir)
+    assert saved_steps(run_dir) == [2, 4, 6, 7]
+    assert sorted(path.name for path in (run_dir / "checkpoints").iterdir()) == ["6", "7"]
+
+
+def test_session_whose_last_step_is_a_checkpoint_writes_it_once(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 4}, checkpoint={"every": 2})
+    run_session(run_dir)
+    assert saved_steps(run_dir) == [2, 4]
+
+
+def stop_at(step: int, ask: Callable[[], None]) -> Callable[[int], None]:
+    def before_step(now: int) -> None:
+        if now == step:
+            ask()
+
+    return before_step
+
+
+def test_session_asked_to_stop_ends_after_that_step_and_saves(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run")
+    stop = StopRequest()
+    builders = fake_builders(stop_at(3, lambda: stop.ask("stopped by SIGTERM", save=True)))
+    assert run_session(run_dir, builders, stop) == 0
+    assert states(run_dir) == ["running", "stopped"]
+    assert saved_steps(run_dir) == [3]
+    assert outcome(run_dir).reason == "stopped by SIGTERM after 3 of 200 steps, model of step 3 saved"
+
+
+def test_session_stopped_by_a_command_without_save_writes_no_model(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 1000})
+    stop = StopRequest()
+
+    def command() -> None:
+        (run_dir / "commands.jsonl").write_text(StopRun(save=False).model_dump_json() + "\n")
+        wait_until(lambda: stop.requested, "the command is read")
+
+    assert run_session(run_dir, fake_builders(stop_at(2, command)), stop) == 0
+    assert states(run_dir) == ["running", "stopped"]
+    assert not (run_dir / "checkpoints").exists()
+    assert outcome(run_dir).reason.endswith("after 2 of 1000 steps, nothing saved")
+
+
+def test_session_stopped_while_reading_data_never_builds_an_engine(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run")
+    stop = StopRequest()
+
+    def data(*arguments: Any) -> Any:
+        stop.ask("asked to stop", save=True)
+        return fake_data(*arguments)
+
+    def engine(*_: Any) -> Any:
+        raise AssertionError("built although the run was stopped")
+
+    assert run_session(run_dir, Builders(data=data, engine=engine), stop) == 0
+    assert states(run_dir) == ["stopped"]
+
+
+def test_session_stopped_during_its_last_step_is_finished(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 2})
+    stop = StopRequest()
+    run_session(run_dir, fake_builders(stop_at(2, lambda: stop.ask("asked", save=False))), stop)
+    assert states(run_dir) == ["running", "finished"]
+    assert saved_steps(run_dir) == [2]
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        ({"data": "broken.txt"}, "reading the data: broken.txt line 3: not UTF-8 at byte 17"),
+        ({"model": "broken"}, "building the engine: the model in broken has 3 layers of 0 parameters"),
+    ],
+)
+def test_session_with_unusable_input_fails_with_the_reason(names: dict[str, str], reason: str, tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", **names)
+    assert run_session(run_dir) == 1
+    assert states(run_dir) == ["failed"]
+    assert outcome(run_dir).reason == reason
+    assert json.loads((run_dir / "exit.json").read_text())["exit_code"] == 1
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("division by zero"), SystemExit(3), MemoryError()])
+def test_session_whose_step_raises_fails_with_step_and_whole_trace(error: BaseException, tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 9})
+
+    def raises() -> None:
+        raise error
+
+    assert run_session(run_dir, fake_builders(stop_at(4, raises))) == 1
+    assert states(run_dir) == ["running", "failed"]
+    assert outcome(run_dir).reason.startswith("training optimizer step 4 of 9: ")
+    assert outcome(run_dir).optimizer_steps == 3
+    assert "Traceback (most recent call last)" in logged(run_dir)
+    assert type(error).__name__ in logged(run_dir)
+
+
+def test_session_without_an_order_fails_and_says_which_file(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    assert run_session(tmp_path / "run") == 1
+    assert "run.json can't be read" in outcome(tmp_path / "run").reason
+
+
+def test_session_whose_disk_fills_at_a_checkpoint_fails_and_keeps_the_whole_ones(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 9}, checkpoint={"every": 2})
+    saves: list[Path] = []
+
+    def save(folder: Path) -> int:
+        (folder / "model.safetensors").write_bytes(bytes(64))
+        saves.append(folder)
+        if len(saves) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return 64
+
+    assert run_session(run_dir, fake_builders(save=save)) == 1
+    assert [path.name for path in (run_dir / "checkpoints").iterdir()] == ["2"]
+    reason = outcome(run_dir).reason
+    assert reason.startswith("writing the checkpoint of optimizer step 4: OSError: [Errno 28] No space left on device;")
+    assert "are free on the disk" in reason
+
+
+def test_session_whose_folder_is_deleted_ends_itself_and_does_not_bring_it_back(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 10_000})
+    sessions: list[Session] = []
+
+    def delete() -> None:
+        shutil.rmtree(run_dir, ignore_errors=True)
+        shutil.rmtree(run_dir, ignore_errors=True)
+        wait_until(lambda: sessions[0]._heartbeat.folder_gone, "the missing folder is noticed")
+
+    sessions.append(Session(run_dir, fake_builders(stop_at(2, delete)), StopRequest()))
+    assert sessions[0].run() == 1
+    assert sessions[0]._steps_done == 2
+    assert not run_dir.exists()
+
+
+def test_session_closes_its_engine_also_after_a_failure(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run")
+    built: list[FakeEngine] = []
+
+    def raises(step: int) -> None:
+        raise ValueError(step)
+
+    def engine(_spec: Any, _dir: Path, sink: Any) -> FakeEngine:
+        built.append(FakeEngine(sink, raises))
+        return built[0]
+
+    run_session(run_dir, Builders(data=fake_data, engine=engine))
+    assert built[0].closed.is_set()
+
+
+def test_session_whose_engine_cannot_say_its_peaks_still_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_self: FakeEngine) -> Any:
+        raise RuntimeError("the arena is gone")
+
+    monkeypatch.setattr(FakeEngine, "peaks", broken)
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 1})
+    assert run_session(run_dir) == 0
+    assert outcome(run_dir).peak.resident_bytes > 0
+
+
+def test_session_copies_what_libraries_warn_about_into_the_journal(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 1})
+    library = logging.getLogger("some.library")
+    run_session(run_dir, fake_builders(lambda step: library.warning("step %d is odd", step)))
+    assert "step 1 is odd" in logged(run_dir)
+    assert not any(type(handler).__name__ == "JournalLogHandler" for handler in logging.getLogger().handlers)
+
+
+def test_session_records_residency_frames_of_one_length(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 5})
+    run_session(run_dir)
+    assert (run_dir / "residency.bin").read_bytes().startswith(b"HZRF")
+    assert len([event for event in read_journal(run_dir) if isinstance(event, MetricsRecorded)]) == 5
+
+
+@pytest.mark.parametrize(
+    ("training", "per_epoch", "steps"),
+    [
+        ({"epochs": 2}, 5, 10),
+        ({"epochs": 0.5}, 5, 3),
+        ({"epochs": 0.001}, 5, 1),
+        ({"optimizer_steps": 7}, 5, 7),
+        ({}, 5, 200),
+    ],
+)
+def test_optimizer_steps_follow_steps_epochs_or_the_default(
+    training: dict[str, float], per_epoch: int, steps: int
+) -> None:
+    assert optimizer_steps(TrainingSpec.model_validate(training), per_epoch) == steps
