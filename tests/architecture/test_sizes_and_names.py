@@ -33,12 +33,15 @@ GENERATED = {"frontend/src/api/schema.gen.ts"}
 
 
 def tracked_files() -> list[str]:
-    """Files that git knows, and new ones that it does not ignore."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, check=True,
-    ).stdout.decode()  # fmt: skip
-    return [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+    """Files that git knows, and new ones in the rooms; what else lies in the clone is the user's own."""
+    known = _git_files("--cached")
+    new = _git_files("--others", "--exclude-standard", "--", "horizon_app", "frontend", "migrations", "tests")
+    return sorted(name for name in known | new if (ROOT / name).is_file())
+
+
+def _git_files(*arguments: str) -> set[str]:
+    listed = subprocess.run(["git", "ls-files", "-z", *arguments], cwd=ROOT, capture_output=True, check=True)
+    return set(listed.stdout.decode().split("\0")) - {""}
 
 
 def sources() -> list[str]:
