@@ -1,0 +1,65 @@
+"""A run that a terminal holds: submitted, supervised to its end, stopped by Ctrl-C and ended by a second one."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from horizon_app.cli.run_progress import RunProgress
+from horizon_app.contracts.run_view import RunDetail
+from horizon_app.control.errors import RunNotLive
+from horizon_app.control.workstation import Workstation
+
+
+class ForegroundRun:
+    """One run from its spec to its end."""
+
+    def __init__(self, station: Workstation, runs_dir: Path, progress: RunProgress) -> None:
+        self.interrupts = 0
+        """How often Ctrl-C (or SIGTERM) was received."""
+        self._station = station
+        self._runs_dir = runs_dir
+        self._progress = progress
+        self._run_id: str | None = None
+
+    async def train(self, document: Any, base_dir: Path) -> RunDetail:
+        """Submit the spec and stay with the run until it has ended. Raises SpecRefused or ControlError."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._interrupt)
+        detail = self._station.submit(document, base_dir=base_dir)
+        self._run_id = detail.id
+        self._progress.say(f"run {detail.id} ({detail.name})")
+        if self.interrupts:
+            self._stop(detail.id)
+        return await self._station.supervise(detail.id, self._progress.show)
+
+    def _interrupt(self) -> None:
+        self.interrupts += 1
+        if self._run_id is None:
+            return
+        if self.interrupts == 1:
+            self._stop(self._run_id)
+        else:
+            self._kill(self._run_id)
+
+    def _stop(self, run_id: str) -> None:
+        self._progress.say("stopping at the next optimizer step, then saving; Ctrl-C again ends it at once, unsaved")
+        with contextlib.suppress(RunNotLive):  # it ended by itself in this very moment
+            self._station.stop(run_id, save=True)
+
+    def _kill(self, run_id: str) -> None:
+        """End the worker's whole group; the supervision then finds it gone and ends the run."""
+        try:
+            worker = json.loads((self._runs_dir / run_id / "worker.json").read_bytes())
+            process = psutil.Process(worker["pid"])
+            if process.create_time() == worker["start_time"]:
+                os.killpg(process.pid, signal.SIGKILL)
+        except (OSError, ValueError, KeyError, psutil.NoSuchProcess):
+            return  # not started yet, or gone already: nothing is there to end
+        self._progress.say("the worker was ended")

@@ -1,0 +1,132 @@
+"""The history of runs: through the server that runs on the home folder, else straight from its database."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import httpx
+
+from horizon_app.cli.refusals import CommandFailed
+from horizon_app.contracts.run_state import RunState
+from horizon_app.contracts.run_view import Run, RunDetail, RunPage
+from horizon_app.control.workstation import Workstation
+from horizon_app.settings import AppSettings
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunQuery:
+    """Which runs are listed."""
+
+    state: RunState | None = None
+    tag: str | None = None
+    q: str | None = None
+    sort: str = "-created_at"
+    limit: int = 50
+    cursor: str | None = None
+
+    def given(self) -> dict[str, Any]:
+        """The fields that ask for something."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+class History(Protocol):
+    """What the `runs` verbs need. Every method raises CommandFailed or ControlError with a text ready to print."""
+
+    def list(self, query: RunQuery) -> RunPage:
+        """A page of the history."""
+        ...
+
+    def show(self, run_id: str) -> RunDetail:
+        """One run."""
+        ...
+
+    def stop(self, run_id: str, *, save: bool) -> Run:
+        """Stop a live run at its next optimizer step."""
+        ...
+
+    def delete(self, run_id: str) -> int:
+        """Delete a run that has ended; gives the bytes freed."""
+        ...
+
+
+class StationHistory:
+    """The history of a home folder without a server."""
+
+    def __init__(self, station: Workstation) -> None:
+        self._station = station
+
+    def list(self, query: RunQuery) -> RunPage:
+        """A page of the history."""
+        return self._station.runs(**query.given())
+
+    def show(self, run_id: str) -> RunDetail:
+        """One run."""
+        return self._station.run(run_id)
+
+    def stop(self, run_id: str, *, save: bool) -> Run:
+        """Stop a live run."""
+        return self._station.stop(run_id, save=save)
+
+    def delete(self, run_id: str) -> int:
+        """Delete a run that has ended."""
+        return self._station.delete(run_id)
+
+
+class ServerHistory:
+    """The history through the REST API of a running server."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
+
+    def list(self, query: RunQuery) -> RunPage:
+        """A page of the history."""
+        return RunPage.model_validate(self._call("GET", "/runs", params=query.given()))
+
+    def show(self, run_id: str) -> RunDetail:
+        """One run."""
+        return RunDetail.model_validate(self._call("GET", f"/runs/{run_id}"))
+
+    def stop(self, run_id: str, *, save: bool) -> Run:
+        """Stop a live run."""
+        return Run.model_validate(self._call("POST", f"/runs/{run_id}/stop", json={"save": save}))
+
+    def delete(self, run_id: str) -> int:
+        """Delete a run that has ended."""
+        return int(self._call("DELETE", f"/runs/{run_id}")["freed_bytes"])
+
+    def _call(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+        try:
+            answer = self._client.request(method, path, **request)
+        except httpx.HTTPError as error:
+            raise CommandFailed(f"the server at {self._client.base_url} does not answer: {error}") from error
+        if answer.is_error:
+            raise CommandFailed(_problem_text(answer))
+        return answer.json()
+
+
+@contextmanager
+def open_history(settings: AppSettings) -> Generator[History]:
+    """The history of a home folder, by whichever way there is."""
+    with Workstation(settings) as station:
+        server = station.server()
+        if server is None:
+            yield StationHistory(station)
+            return
+        with httpx.Client(base_url=server_url(server.host, server.port) + "/api/v1", timeout=30.0) as client:
+            yield ServerHistory(client)
+
+
+def server_url(host: str, port: int) -> str:
+    """Where a server that bound `host` is reached from this machine."""
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    return f"http://{f'[{reached}]' if ':' in reached else reached}:{port}"
+
+
+def _problem_text(answer: httpx.Response) -> str:
+    try:
+        problem = answer.json()
+        return str(problem.get("detail") or problem["title"])
+    except (ValueError, KeyError, AttributeError):
+        return f"the server answered {answer.status_code} {answer.reason_phrase}"

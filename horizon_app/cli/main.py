@@ -1,0 +1,44 @@
+"""The command `horizon`: registers the verbs. Imports nothing heavy, so that --help answers at once."""
+
+from typing import Annotated
+
+import typer
+
+from horizon_app import __version__
+from horizon_app.cli.run import run
+from horizon_app.cli.runs import runs_app
+from horizon_app.cli.serve import serve
+
+app = typer.Typer(
+    name="horizon",
+    help="Train models larger than the device, on one workstation.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"horizon {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def horizon(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Train models larger than the device, on one workstation."""
+
+
+app.command()(serve)
+app.command()(run)
+app.add_typer(runs_app, name="runs")
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

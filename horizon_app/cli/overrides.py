@@ -1,0 +1,58 @@
+"""`--set key=value`: values laid over a spec document before it is parsed."""
+
+import copy
+import dataclasses
+from typing import Any, cast
+
+import yaml
+
+from horizon_app.cli.spec_file import KeyPath, SpecSource, parse_value
+from horizon_app.contracts.problems import FieldProblem, SpecRefused
+
+
+def apply_overrides(source: SpecSource, settings: list[str]) -> SpecSource:
+    """`source` with each `key=value` of `settings` laid over it, in order; values are typed as in YAML.
+
+    Raises SpecRefused where an option has no value or runs through something that has no keys. An unknown key is found
+    when the whole is parsed, and named with its nearest.
+    """
+    document: Any = copy.deepcopy(source.document)
+    overrides = dict(source.overrides)
+    problems: list[FieldProblem] = []
+    for setting in settings:
+        option = f"--set {setting}"
+        try:
+            path, value = _split(setting)
+            document = _lay_over(document, path, value)
+            overrides[path] = option
+        except ValueError as error:
+            problems.append(FieldProblem(field=setting.partition("=")[0], message=str(error), file=option))
+    if problems:
+        raise SpecRefused(problems)
+    return dataclasses.replace(source, document=document, overrides=overrides)
+
+
+def _split(setting: str) -> tuple[KeyPath, Any]:
+    key, equals, text = setting.partition("=")
+    path = tuple(part.strip() for part in key.split("."))
+    if not equals or not all(path):
+        raise ValueError("write it as section.key=value, for example training.optimizer_steps=50")
+    try:
+        return path, parse_value(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"the value is not YAML: {' '.join(str(error).split())}") from error
+
+
+def _lay_over(document: Any, path: KeyPath, value: Any) -> Any:
+    document = {} if document is None else document
+    here = document
+    for depth, key in enumerate(path):
+        if not isinstance(here, dict):
+            raise ValueError(f"{'.'.join(path[:depth]) or 'the spec'} has no keys of its own")
+        table = cast("dict[str, Any]", here)
+        if depth == len(path) - 1:
+            table[key] = value
+        elif table.get(key) is None:
+            table[key] = {}
+        here = table[key]
+    return document

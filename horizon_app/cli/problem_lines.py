@@ -1,0 +1,10 @@
+"""Problems as lines of a terminal: place first, as compilers write it."""
+
+from horizon_app.contracts.problems import FieldProblem
+
+
+def problem_line(problem: FieldProblem) -> str:
+    """One problem in one line: file, line, field, what is wrong, what to do."""
+    place = f"{problem.file or ''}{f':{problem.line}' if problem.line else ''}"
+    parts = [part for part in (place, problem.field, problem.message) if part]
+    return ": ".join(parts) + (f" ({problem.fix})" if problem.fix else "")

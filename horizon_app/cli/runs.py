@@ -1,0 +1,142 @@
+"""`horizon runs …`: the history and the live runs."""
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from horizon_app.cli.refusals import ASKED_WRONGLY, exit_codes, say
+from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
+
+if TYPE_CHECKING:
+    from horizon_app.contracts.run_view import Run
+
+runs_app = typer.Typer(help="The history and the live runs.", no_args_is_help=True)
+
+RunArgument = Annotated[str, typer.Argument(metavar="RUN_ID")]
+StateOption = Annotated[str | None, typer.Option("--state", help="Only runs in this state.")]
+TagOption = Annotated[str | None, typer.Option("--tag", help="Only runs with this tag.")]
+TextOption = Annotated[str | None, typer.Option("--q", help="Only runs whose name or notes hold this text.")]
+SortOption = Annotated[str, typer.Option("--sort", help="Field to sort by; a minus before it sorts downwards.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=500, help="Most runs to list.")]
+CursorOption = Annotated[str | None, typer.Option("--cursor", help="Next page: the last answer's next_cursor.")]
+SaveOption = Annotated[bool, typer.Option("--save/--no-save", help="Whether the model is written before it stops.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@runs_app.command("list")
+def list_runs(
+    state: StateOption = None,
+    tag: TagOption = None,
+    q: TextOption = None,
+    sort: SortOption = "-created_at",
+    limit: LimitOption = 50,
+    cursor: CursorOption = None,
+    as_json: JsonOption = False,
+    home: HomeOption = None,
+) -> None:
+    """List runs, the newest first."""
+    from horizon_app.cli.history import RunQuery, open_history
+
+    with exit_codes(), open_history(make_settings(home=home)) as history:
+        query = RunQuery(state=_state(state), tag=tag, q=q, sort=sort, limit=limit, cursor=cursor)
+        page = history.list(query)
+    if as_json:
+        _print_json(page.model_dump(mode="json"))
+    elif page.runs:
+        _print_table(page.runs, page.total)
+    else:
+        sys.stdout.write("no runs\n")
+
+
+@runs_app.command("show")
+def show_run(run_id: RunArgument, as_json: JsonOption = False, home: HomeOption = None) -> None:
+    """Show one run."""
+    from horizon_app.cli.history import open_history
+    from horizon_app.cli.run_summary import detail_lines
+
+    with exit_codes():
+        settings = make_settings(home=home)
+        with open_history(settings) as history:
+            detail = history.show(run_id)
+    if as_json:
+        _print_json(detail.model_dump(mode="json"))
+    else:
+        sys.stdout.write("\n".join(detail_lines(detail, settings.runs_dir)) + "\n")
+
+
+@runs_app.command("stop")
+def stop_run(
+    run_id: RunArgument, save: SaveOption = True, as_json: JsonOption = False, home: HomeOption = None
+) -> None:
+    """Stop a live run at its next optimizer step."""
+    from horizon_app.cli.history import open_history
+
+    with exit_codes(), open_history(make_settings(home=home)) as history:
+        run = history.stop(run_id, save=save)
+    if as_json:
+        _print_json(run.model_dump(mode="json"))
+    else:
+        sys.stdout.write(f"{run.id} is {run.state.value}\n")
+
+
+@runs_app.command("delete")
+def delete_run(
+    run_id: RunArgument, yes: YesOption = False, as_json: JsonOption = False, home: HomeOption = None
+) -> None:
+    """Delete a run that has ended, with its checkpoints."""
+    from horizon_app.cli.history import open_history
+    from horizon_app.cli.quantities import show_bytes
+
+    with exit_codes(), open_history(make_settings(home=home)) as history:
+        # Asked only where somebody can answer: a script that names the run has decided.
+        if not yes and sys.stdin.isatty():
+            detail = history.show(run_id)
+            saved = f"{len(detail.checkpoints)} checkpoints"
+            typer.confirm(f"Delete {detail.id} ({detail.name}, {detail.state.value}, {saved})?", abort=True, err=True)
+        freed = history.delete(run_id)
+    if as_json:
+        _print_json({"id": run_id, "freed_bytes": freed})
+    else:
+        sys.stdout.write(f"{run_id} deleted, {show_bytes(freed)} freed\n")
+
+
+def _state(word: str | None) -> Any:
+    from horizon_app.contracts.run_state import RunState
+
+    if word is None:
+        return None
+    try:
+        return RunState(word)
+    except ValueError:
+        say(f"--state {word}: there is no such state; states are {', '.join(state.value for state in RunState)}")
+        raise typer.Exit(ASKED_WRONGLY) from None
+
+
+def _print_table(runs: "list[Run]", total: int) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from horizon_app.cli.quantities import show_metric
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("id", "name", "state"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("step", "loss", "tokens/s"):
+        table.add_column(heading, justify="right")
+    for run in runs:
+        loss, speed = run.metrics.get("train/loss"), run.metrics.get("throughput/tokens_per_second")
+        steps = f"{run.step}/{run.total_steps or '?'}"
+        table.add_row(
+            run.id, escape(run.name), run.state.value, steps, show_metric(loss, ".4f"), show_metric(speed, ",.0f")
+        )
+    console = Console()
+    console.print(table)
+    if total > len(runs):
+        console.print(f"{len(runs)} of {total} runs; --limit and --cursor show more", highlight=False)
+
+
+def _print_json(body: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(body, ensure_ascii=False) + "\n")
