@@ -1,0 +1,1 @@
+"""Tiers, blocks and slots: who holds which bytes."""

@@ -1,0 +1,57 @@
+"""The arena: the device tier's memory, `max_gpu_blocks` slots of one block each, allocated once."""
+
+from collections.abc import Callable
+
+import torch
+
+
+class Arena:
+    """Slots and which of them are free. Knows nothing of blocks."""
+
+    def __init__(self, storage: torch.Tensor, on_release: Callable[[torch.Tensor], None] | None = None) -> None:
+        """Shapes: `storage` is [slots, elements of a block]. `on_release` gets each freed slot (tests poison it)."""
+        self._storage = storage
+        self._free = list(range(storage.shape[0] - 1, -1, -1))
+        self._on_release = on_release
+        self._most_used = 0
+        for slot in range(storage.shape[0]):
+            if on_release is not None:
+                on_release(storage[slot])
+
+    @property
+    def num_slots(self) -> int:
+        """Slots in all."""
+        return int(self._storage.shape[0])
+
+    @property
+    def num_used(self) -> int:
+        """Slots taken now."""
+        return self.num_slots - len(self._free)
+
+    @property
+    def most_used(self) -> int:
+        """The highest number of slots that were ever taken at once."""
+        return self._most_used
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of one slot."""
+        return int(self._storage.shape[1]) * self._storage.element_size()
+
+    def take(self) -> int | None:
+        """A free slot, or None where all are taken."""
+        if not self._free:
+            return None
+        slot = self._free.pop()
+        self._most_used = max(self._most_used, self.num_used)
+        return slot
+
+    def release(self, slot: int) -> None:
+        """Give a slot back; whatever was in it is gone."""
+        if self._on_release is not None:
+            self._on_release(self._storage[slot])
+        self._free.append(slot)
+
+    def tensor(self, slot: int) -> torch.Tensor:
+        """The slot's memory. Shape: [elements of a block]."""
+        return self._storage[slot]

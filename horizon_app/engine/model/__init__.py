@@ -1,0 +1,1 @@
+"""The model as stages: discovery, blockwise products, weights in and out."""

@@ -1,0 +1,116 @@
+"""Linear layers that run block by block, so that no block needs a neighbour in memory.
+
+For W of shape [out, in] (`nn.Linear`):   y[:, rows] = x @ W[rows].T    dx += dy[:, rows] @ W[rows]    dW[rows] = dy[:, rows].T @ x
+For W of shape [in, out] (GPT-2 `Conv1D`): y += x[:, rows] @ W[rows]     dx[:, rows] = dy @ W[rows].T   dW[rows] = x[:, rows].T @ dy
+
+Shape suffixes: T tokens, I inputs, O outputs, R rows of one segment.
+Which rows run as one product is decided by the partition alone, so no result depends on timing, arena or policy.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+from torch.autograd.function import FunctionCtx
+
+from horizon_app.engine.memory.geometry import Segment, Use
+
+
+class SegmentAccess(Protocol):
+    """Where products get weights from and leave gradients at."""
+
+    def weight(self, segment: Segment) -> torch.Tensor:
+        """The segment's weights on the device, flat; good until the next call of `weight`."""
+        ...
+
+    def gradient(self, segment: Segment) -> torch.Tensor:
+        """Memory on the device for the segment's gradient, flat, uninitialised."""
+        ...
+
+    def gradient_done(self, segment: Segment, gradient: torch.Tensor) -> None:
+        """The gradient is written; take it away."""
+        ...
+
+
+class BlockLinear(nn.Module):
+    """Stands in for a linear layer whose weight is streamed. Holds no weight itself."""
+
+    def __init__(
+        self, *, use: Use, in_features: int, out_features: int, segments: Sequence[Segment], access: SegmentAccess,
+        bias: nn.Parameter | None, dtype: torch.dtype,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.use, self.in_features, self.out_features = use, in_features, out_features
+        self.segments, self.access, self.dtype = tuple(segments), access, dtype
+        self.register_parameter("bias", bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """y = x W^T + b. Shapes: x is [..., I], y is [..., O]."""
+        x_TI = x.reshape(-1, self.in_features).to(self.dtype)
+        y_TO = _BlockProduct.apply(x_TI, self)
+        if self.bias is not None:
+            y_TO = y_TO + self.bias.to(y_TO.dtype)
+        return y_TO.view(*x.shape[:-1], self.out_features)
+
+
+class _BlockProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: FunctionCtx, x_TI: torch.Tensor, layer: BlockLinear) -> torch.Tensor:
+        ctx.save_for_backward(x_TI)
+        ctx.layer = layer  # type: ignore[attr-defined]
+        return _forward_rows(x_TI, layer) if layer.use is Use.LINEAR else _forward_columns(x_TI, layer)
+
+    @staticmethod
+    def backward(ctx: Any, dy_TO: torch.Tensor) -> tuple[torch.Tensor | None, None]:
+        (x_TI,) = ctx.saved_tensors
+        layer: BlockLinear = ctx.layer
+        step = _backward_rows if layer.use is Use.LINEAR else _backward_columns
+        return step(x_TI, dy_TO.contiguous(), layer), None
+
+
+def _forward_rows(x_TI: torch.Tensor, layer: BlockLinear) -> torch.Tensor:
+    if len(layer.segments) == 1:
+        w_RI = layer.access.weight(layer.segments[0]).view(-1, layer.in_features)
+        return torch.mm(x_TI, w_RI.t())
+    y_TO = x_TI.new_empty(x_TI.shape[0], layer.out_features)
+    for segment in layer.segments:
+        w_RI = layer.access.weight(segment).view(-1, layer.in_features)
+        y_TO[:, segment.row_start : segment.row_end] = torch.mm(x_TI, w_RI.t())
+    return y_TO
+
+
+def _backward_rows(x_TI: torch.Tensor, dy_TO: torch.Tensor, layer: BlockLinear) -> torch.Tensor:
+    dx_TI: torch.Tensor | None = None
+    for segment in reversed(layer.segments):
+        dy_TR = dy_TO[:, segment.row_start : segment.row_end]
+        w_RI = layer.access.weight(segment).view(-1, layer.in_features)
+        dx_TI = torch.mm(dy_TR, w_RI) if dx_TI is None else dx_TI.addmm_(dy_TR, w_RI)
+        dw_RI = layer.access.gradient(segment).view(-1, layer.in_features)
+        torch.mm(dy_TR.t(), x_TI, out=dw_RI)
+        layer.access.gradient_done(segment, dw_RI)
+    if dx_TI is None:
+        raise AssertionError("a linear layer has at least one segment")
+    return dx_TI
+
+
+def _forward_columns(x_TI: torch.Tensor, layer: BlockLinear) -> torch.Tensor:
+    y_TO: torch.Tensor | None = None
+    for segment in layer.segments:
+        w_RO = layer.access.weight(segment).view(-1, layer.out_features)
+        x_TR = x_TI[:, segment.row_start : segment.row_end]
+        y_TO = torch.mm(x_TR, w_RO) if y_TO is None else y_TO.addmm_(x_TR, w_RO)
+    if y_TO is None:
+        raise AssertionError("a linear layer has at least one segment")
+    return y_TO
+
+
+def _backward_columns(x_TI: torch.Tensor, dy_TO: torch.Tensor, layer: BlockLinear) -> torch.Tensor:
+    dx_TI = torch.empty_like(x_TI)
+    for segment in reversed(layer.segments):
+        w_RO = layer.access.weight(segment).view(-1, layer.out_features)
+        dx_TI[:, segment.row_start : segment.row_end] = torch.mm(dy_TO, w_RO.t())
+        dw_RO = layer.access.gradient(segment).view(-1, layer.out_features)
+        torch.mm(x_TI[:, segment.row_start : segment.row_end].t(), dy_TO, out=dw_RO)
+        layer.access.gradient_done(segment, dw_RO)
+    return dx_TI

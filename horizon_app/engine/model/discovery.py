@@ -1,0 +1,158 @@
+"""Finds the stages of a causal language model: embeddings, decoder layers, head. Builds it on the meta device.
+
+No memory is taken for weights here: parameters stay on meta, only buffers (rotary frequencies) become real.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from horizon_app.engine.errors import UnsupportedModel
+from horizon_app.engine.memory.geometry import Use
+from horizon_app.engine.memory.geometry import ParameterFacts
+
+LINEAR_TYPES = (nn.Linear, Conv1D)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Discovered:
+    """A model on the meta device and where its stages are."""
+
+    causal: PreTrainedModel
+    base: nn.Module
+    layers: nn.ModuleList
+    layers_name: str  # path of the module list from the causal model
+    head: nn.Module
+    head_name: str
+    tied: bool  # the head's weight is the token embedding's
+
+    @property
+    def num_layers(self) -> int:
+        """Number of decoder layers."""
+        return len(self.layers)
+
+
+def load_config(model_dir: Path) -> PretrainedConfig:
+    """The model's config.json. Raises UnsupportedModel where transformers doesn't know it."""
+    try:
+        return AutoConfig.from_pretrained(model_dir, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as failure:
+        raise UnsupportedModel(f"{model_dir}: {failure}") from failure
+
+
+def build_meta(config: PretrainedConfig) -> PreTrainedModel:
+    """The causal LM of `config`, parameters on meta, buffers real. Raises UnsupportedModel."""
+    model = None
+    for attention in ("sdpa", "eager"):
+        try:
+            with torch.device("meta"):
+                model = AutoModelForCausalLM.from_config(
+                    config, attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
+                )
+            break
+        except ValueError as failure:
+            if attention == "eager" or "attention" not in str(failure):
+                raise UnsupportedModel(f"{type(config).__name__}: {failure}") from failure
+    if model is None:
+        raise AssertionError("one of the attention implementations was tried last and raised")
+    _compute_buffers(model)
+    model.train()
+    return model
+
+
+def discover(model: PreTrainedModel) -> Discovered:
+    """Find base model, decoder layers and head. Raises UnsupportedModel with what was looked for."""
+    base = model.base_model
+    if base is model:
+        raise UnsupportedModel(f"{type(model).__name__} has no base model under {model.base_model_prefix!r}")
+    count = model.config.get_text_config().num_hidden_layers
+    candidates = [
+        (name, module)
+        for name, module in model.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module) == count and any(True for _ in module.parameters())
+    ]
+    if not candidates:
+        raise UnsupportedModel(f"{type(model).__name__}: no list of {count} decoder layers found")
+    name, layers = min(candidates, key=lambda item: item[0].count("."))
+    head = model.get_output_embeddings()
+    if not isinstance(head, nn.Linear):
+        raise UnsupportedModel(f"{type(model).__name__}: no linear LM head found")
+    head_name = next(path for path, module in model.named_modules() if module is head)
+    embedding = model.get_input_embeddings()
+    if not isinstance(embedding, nn.Embedding):
+        raise UnsupportedModel(f"{type(model).__name__}: its input embedding is a {type(embedding).__name__}")
+    return Discovered(
+        causal=model, base=base, layers=layers, layers_name=name, head=head, head_name=head_name,
+        tied=embedding.weight is head.weight,
+    )  # fmt: skip
+
+
+def stage_parameters(found: Discovered) -> list[tuple[str, list[ParameterFacts]]]:
+    """Every stage with its parameters, small ones first, then in order of registration.
+
+    Parameters outside of the layers belong to the embedding stage where they are registered before the layers, else
+    to the head. A tied weight is one parameter, of the head.
+    """
+    prefix = found.layers_name + "."
+    uses = _uses(found.causal)
+    head_weight = found.head_name + ".weight"
+    stages: list[tuple[str, list[ParameterFacts]]] = [("embed", [])]
+    stages += [(f"L{i}", []) for i in range(found.num_layers)] + [("head", [])]
+    passed_layers = False
+    seen: set[int] = set()
+    for name, parameter in found.causal.named_parameters(remove_duplicate=False):
+        if parameter is found.head.weight and name != head_weight:
+            continue
+        if id(parameter) in seen:
+            raise UnsupportedModel(f"{name} shares its memory with another parameter; only a tied LM head may")
+        seen.add(id(parameter))
+        if name.startswith(prefix):
+            passed_layers = True
+            stage = 1 + int(name.removeprefix(prefix).split(".")[0])
+        else:
+            stage = found.num_layers + 1 if passed_layers or name == head_weight else 0
+        shape = tuple(parameter.shape)
+        stages[stage][1].append(
+            ParameterFacts(name=name, shape=shape, use=uses.get(name, Use.GATHER), decay=len(shape) > 1)
+        )
+    order = {True: 0, False: 1}
+    for _, parameters in stages:
+        parameters.sort(key=lambda p: (len(p.shape) > 1, order[p.use is Use.GATHER]))
+    return stages
+
+
+def _uses(model: PreTrainedModel) -> dict[str, Use]:
+    uses: dict[str, Use] = {}
+    for name, module in model.named_modules():
+        if type(module) is nn.Linear:
+            uses[f"{name}.weight"] = Use.LINEAR
+        elif type(module) is Conv1D:
+            uses[f"{name}.weight"] = Use.CONV1D
+        elif isinstance(module, nn.Embedding):
+            uses[f"{name}.weight"] = Use.LOOKUP
+    return uses
+
+
+@torch.no_grad()
+def _compute_buffers(model: PreTrainedModel) -> None:
+    """Give every buffer memory, then let the model's own initialisation compute what is not in a checkpoint.
+
+    Float buffers start as NaN: one that stays so was not computed, and the model would train on garbage.
+    """
+    for name, module in model.named_modules():
+        meta = {key: b for key, b in module.named_buffers(recurse=False) if b.is_meta}
+        if not meta:
+            continue
+        for key, buffer in meta.items():
+            real = torch.zeros_like(buffer, device="cpu")
+            persistent = key not in module._non_persistent_buffers_set
+            module.register_buffer(key, real.fill_(float("nan")) if real.is_floating_point() else real, persistent)
+        model._init_weights(module)
+        for key in meta:
+            value = module.get_buffer(key)
+            if value.is_floating_point() and bool(torch.isnan(value).any()):
+                raise UnsupportedModel(f"{type(model).__name__}: buffer {name}.{key} can't be computed from the config")

@@ -1,0 +1,49 @@
+"""Random weights as the model's own code makes them, one stage at a time, so that memory never holds the model twice."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from horizon_app.engine.memory.geometry import Parameter
+from horizon_app.engine.model.discovery import Discovered
+
+
+@torch.no_grad()
+def initialise(found: Discovered, target_of: Callable[[str], tuple[Parameter, torch.Tensor] | None], seed: int) -> None:
+    """Fill the targets with fresh random weights; the same seed gives the same weights.
+
+    Call before the model's modules are replaced.
+    """
+    torch.manual_seed(seed)
+    inside = {id(module) for layer in found.layers for module in layer.modules()}
+    units: list[tuple[str, list[tuple[str, nn.Module]]]] = [
+        (f"{found.layers_name}.{i}.", list(layer.named_modules())) for i, layer in enumerate(found.layers)
+    ]
+    units += [
+        (f"{name}." if name else "", [("", module)])
+        for name, module in found.causal.named_modules()
+        if id(module) not in inside
+    ]
+    for prefix, modules in units:
+        _initialise_unit(found, prefix, modules, target_of)
+
+
+def _initialise_unit(
+    found: Discovered, prefix: str, modules: list[tuple[str, nn.Module]],
+    target_of: Callable[[str], tuple[Parameter, torch.Tensor] | None],
+) -> None:  # fmt: skip
+    meta: list[tuple[nn.Module, str, nn.Parameter, str]] = []
+    for path, module in modules:
+        for key, parameter in module.named_parameters(recurse=False):
+            full = prefix + (f"{path}." if path else "") + key
+            if target_of(full) is not None:
+                meta.append((module, key, parameter, full))
+                module._parameters[key] = nn.Parameter(torch.zeros(parameter.shape))
+    for _, module in reversed(modules):  # children first, as transformers does
+        found.causal._init_weights(module)
+    for module, key, parameter, full in meta:
+        target = target_of(full)
+        if target is not None:
+            target[1].copy_(module._parameters[key])  # type: ignore[arg-type]
+        module._parameters[key] = parameter

@@ -1,0 +1,253 @@
+"""A causal LM taken apart into stages that run one at a time, with streamed weights.
+
+The model's own forward still decides masks, rotary embeddings and what each layer is given: it runs once per micro-batch
+with proxies in place of its decoder layers, which note their arguments and pass the hidden states on. The layers then
+run in whatever order the schedule asks. Knows nothing of arenas or copies.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.func import functional_call
+from transformers.modeling_outputs import BaseModelOutputWithPast
+from transformers.pytorch_utils import Conv1D
+
+from horizon_app.engine.errors import UnsupportedModel
+from horizon_app.engine.memory.geometry import Parameter, Partition, Use
+from horizon_app.engine.model.block_linear import BlockLinear, SegmentAccess
+from horizon_app.engine.model.discovery import Discovered
+from horizon_app.engine.model.lookup import HostLookup, RowGradient
+
+
+@dataclass(kw_only=True, slots=True)
+class LayerCall:
+    """What the model's own forward gave one layer, besides the hidden states."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(kw_only=True, slots=True)
+class Prologue:
+    """A micro-batch on its way into the first layer."""
+
+    hidden: torch.Tensor  # [sequences, tokens, width], with its graph back to the embedding rows
+    calls: list[LayerCall]  # one a layer
+    rows: list[RowGradient]
+
+
+class LayerProxy(nn.Module):
+    """Stands in for a decoder layer inside the model's own forward."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        object.__setattr__(self, "layer", layer)
+        self.calls: list[LayerCall] | None = None  # where to note the arguments; None runs the layer itself
+        self.result: torch.Tensor | None = None  # handed on instead of the input
+        self.first_input: torch.Tensor | None = None
+        self.answers_tuple = False
+        self.stand_ins: dict[str, torch.Tensor] = {}  # for parameters that are not streamed as products
+
+    def forward(self, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Note the arguments and hand the hidden states on; or run the layer, while its shape is being learnt."""
+        if self.calls is None and self.result is None:
+            layer: nn.Module = self.layer  # type: ignore[assignment]
+            output = functional_call(layer, self.stand_ins, (hidden_states, *args), kwargs)
+            self.answers_tuple = isinstance(output, tuple)
+            return output
+        if self.calls is not None:
+            self.first_input = hidden_states
+            self.calls.append(LayerCall(args=args, kwargs=kwargs))
+        passed = hidden_states if self.result is None else self.result
+        return (passed,) if self.answers_tuple else passed
+
+    def __getattr__(self, name: str) -> Any:
+        """Models ask their layers for attributes such as `attention_type`."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(object.__getattribute__(self, "layer"), name)
+
+
+class Fp32Norm(nn.Module):
+    """A norm computed in fp32, weight included, with the result in the dtype of its input."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """norm(x.float()) in x's dtype."""
+        return self.norm(x.float(), *args, **kwargs).to(x.dtype)
+
+
+class _HiddenStub(nn.Module):
+    """Stands in for the base model while the causal model's own forward turns hidden states into logits."""
+
+    def forward(self, *_: Any, inputs_embeds: torch.Tensor, **__: Any) -> BaseModelOutputWithPast:
+        return BaseModelOutputWithPast(last_hidden_state=inputs_embeds)
+
+
+class StagedModel:
+    """The stages of one model. Small parameters (norms, biases) live on the device in fp32; the rest is streamed."""
+
+    def __init__(
+        self, found: Discovered, partition: Partition, access: SegmentAccess, *, device: torch.device,
+        compute_dtype: torch.dtype,
+    ) -> None:  # fmt: skip
+        self.partition, self.device, self.compute_dtype = partition, device, compute_dtype
+        self._found, self._access = found, access
+        self._by_name = {p.name: p for p in partition.parameters}
+        self.resident: dict[str, nn.Parameter] = {}
+        self.lookups: list[HostLookup] = []
+        self.gathered: list[list[Parameter]] = [
+            [p for p in partition.parameters if p.stage == s and p.use is Use.GATHER and len(p.shape) > 1]
+            for s in range(len(partition.stage_names))
+        ]
+        self._bind()
+        for owner in found.causal.modules():
+            for key, buffer in owner.named_buffers(recurse=False):
+                setattr(owner, key, buffer.to(device))
+        self.layers = list(found.layers)
+        self._proxies = [LayerProxy(layer) for layer in self.layers]
+        for i, proxy in enumerate(self._proxies):
+            found.layers[i] = proxy
+        self._stub = _HiddenStub()
+
+    @property
+    def num_layers(self) -> int:
+        """Number of decoder layers; stage 0 is the embedding, stage `num_layers + 1` the head."""
+        return len(self.layers)
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether a forward draws random numbers, so that recomputation must replay them."""
+        rates = [m.p for layer in self.layers for m in layer.modules() if isinstance(m, nn.Dropout)]
+        config = self._found.causal.config.to_dict()
+        rates += [v for k, v in config.items() if ("drop" in k or "pdrop" in k) and isinstance(v, float)]
+        return any(rate > 0 for rate in rates)
+
+    def prologue(self, input_ids: torch.Tensor, position_ids: torch.Tensor) -> Prologue:
+        """Embed a micro-batch and learn what each layer will be given. Shapes: both [sequences, tokens]."""
+        calls: list[LayerCall] = []
+        for proxy in self._proxies:
+            proxy.calls, proxy.result = calls, None
+        self._forward_base(input_ids=input_ids, position_ids=position_ids)
+        hidden = self._proxies[0].first_input
+        for proxy in self._proxies:
+            proxy.first_input = None
+        if hidden is None or len(calls) != self.num_layers:
+            raise UnsupportedModel(f"the model called {len(calls)} of its {self.num_layers} layers")
+        if any(isinstance(v, torch.Tensor) and v.requires_grad for c in calls for v in (*c.args, *c.kwargs.values())):
+            raise UnsupportedModel("a decoder layer is given trained tensors besides the hidden states")
+        return Prologue(hidden=hidden, calls=calls, rows=self._take_rows())
+
+    def layer(self, index: int, hidden: torch.Tensor, call: LayerCall, gathered: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """One decoder layer on one micro-batch; `gathered` holds parameters that are not streamed as products."""
+        module = self.layers[index]
+        if gathered:
+            prefix = f"{self._found.layers_name}.{index}."
+            named = {name.removeprefix(prefix): tensor for name, tensor in gathered.items()}
+            output = functional_call(module, named, (hidden, *call.args), call.kwargs)
+        else:
+            output = module(hidden, *call.args, **call.kwargs)
+        return output[0] if isinstance(output, tuple) else output
+
+    def epilogue(self, hidden: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
+        """What the model does after its last layer (the final norm). Shapes: hidden and answer [sequences, tokens, width]."""
+        for proxy in self._proxies:
+            proxy.calls, proxy.result = None, hidden
+        return self._forward_base(inputs_embeds=hidden, position_ids=position_ids)
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """The model's own logits, soft caps and scales included. Shapes: hidden [tokens, width], answer [tokens, vocabulary]."""
+        causal, prefix = self._found.causal, self._found.causal.base_model_prefix
+        base = causal._modules[prefix]
+        causal._modules[prefix] = self._stub
+        try:
+            return causal(inputs_embeds=hidden.unsqueeze(0), use_cache=False).logits[0]
+        finally:
+            causal._modules[prefix] = base
+
+    def record(self) -> torch.Tensor:
+        """Run the whole model on two tokens without weights, so that `access` sees the order of products.
+
+        The caller runs backward on the answer to see the order of gradients.
+        """
+        for stage, proxy in enumerate(self._proxies, start=1):
+            proxy.calls = proxy.result = None
+            prefix = f"{self._found.layers_name}.{stage - 1}."
+            proxy.stand_ins = {
+                p.name.removeprefix(prefix): torch.zeros(p.shape, dtype=self.compute_dtype, device=self.device)
+                for p in self.gathered[stage]
+            }
+        ids = torch.zeros(1, 2, dtype=torch.long, device=self.device)
+        hidden = self._forward_base(input_ids=ids, position_ids=torch.arange(2, device=self.device).unsqueeze(0))
+        self._take_rows()
+        for proxy in self._proxies:
+            proxy.stand_ins = {}
+        return self.logits(hidden[0]).sum()
+
+    def _forward_base(self, **kwargs: Any) -> torch.Tensor:
+        # attention_mask stays None: the model then keeps packed samples apart by their restarting positions.
+        return self._found.base(use_cache=False, **kwargs).last_hidden_state
+
+    def _take_rows(self) -> list[RowGradient]:
+        rows = [gradient for lookup in self.lookups for gradient in lookup.collected]
+        for lookup in self.lookups:
+            lookup.collected = []
+        return rows
+
+    def _bind(self) -> None:
+        """Replace linears, embeddings and norms in place, and give small parameters real memory."""
+        causal = self._found.causal
+        for name, module in list(causal.named_modules()):
+            replacement = self._replacement(name, module)
+            if replacement is not None:
+                parent, _, key = name.rpartition(".")
+                causal.get_submodule(parent)._modules[key] = replacement
+        for name, parameter in list(causal.named_parameters()):
+            if parameter.is_meta and parameter.dim() == 1:
+                self._make_resident(name)
+        if self.compute_dtype != torch.float32:
+            self._wrap_norms(causal)
+
+    def _replacement(self, name: str, module: nn.Module) -> nn.Module | None:
+        parameter = self._by_name.get(f"{name}.weight")
+        if isinstance(module, nn.Embedding):
+            tied = self._found.head_name + ".weight"
+            lookup = HostLookup(module, f"{name}.weight" if parameter is not None else tied, self.device)
+            self.lookups.append(lookup)
+            return lookup
+        if parameter is None or parameter.use not in (Use.LINEAR, Use.CONV1D):
+            return None
+        rows, columns = parameter.shape
+        inside, outside = (columns, rows) if parameter.use is Use.LINEAR else (rows, columns)
+        segments = [self.partition.segments[i] for i in self.partition.segments_of[parameter.index]]
+        bias = module.bias if isinstance(module, nn.Linear | Conv1D) else None
+        return BlockLinear(
+            use=parameter.use, in_features=inside, out_features=outside, segments=segments, access=self._access,
+            bias=bias, dtype=self.compute_dtype,
+        )  # fmt: skip
+
+    def _make_resident(self, name: str) -> None:
+        parent, _, key = name.rpartition(".")
+        owner = self._found.causal.get_submodule(parent)
+        real = nn.Parameter(torch.zeros(owner._parameters[key].shape, dtype=torch.float32, device=self.device))  # type: ignore[union-attr]
+        owner._parameters[key] = real
+        self.resident[name] = real
+
+    def _wrap_norms(self, causal: nn.Module) -> None:
+        for name, module in list(causal.named_modules()):
+            if _is_norm(module):
+                parent, _, key = name.rpartition(".")
+                causal.get_submodule(parent)._modules[key] = Fp32Norm(module)
+
+
+def _is_norm(module: nn.Module) -> bool:
+    """Norm layers of transformers carry the word in their class name; all of their parameters are vectors."""
+    parameters = list(module.parameters(recurse=False))
+    return "Norm" in type(module).__name__ and not list(module.children()) and all(p.dim() == 1 for p in parameters)

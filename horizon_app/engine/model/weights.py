@@ -1,0 +1,123 @@
+"""Weights in and out: safetensors shards to the host pool's masters and back, tensor by tensor.
+
+Never holds the model twice: reading maps the files, writing goes shard by shard.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from horizon_app.engine.errors import WeightsUnusable
+from horizon_app.engine.memory.geometry import Parameter
+
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+SHARD_BYTES = 2 << 30
+KEPT_SUFFIXES = {".json", ".txt", ".model", ".jinja", ".tiktoken"}
+NamedTarget = tuple[Parameter, torch.Tensor]
+
+
+def tensor_files(model_dir: Path) -> dict[str, Path]:
+    """Which file holds which tensor. Raises WeightsUnusable where files are missing or can't be read."""
+    index = model_dir / INDEX
+    if index.exists():
+        mapping: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        missing = sorted({name for name in mapping.values() if not (model_dir / name).is_file()})
+        if missing:
+            raise WeightsUnusable(f"{model_dir}: {INDEX} names files that are not there: {', '.join(missing)}")
+        return {tensor: model_dir / name for tensor, name in mapping.items()}
+    single = model_dir / SINGLE
+    if not single.is_file():
+        raise WeightsUnusable(
+            f"{model_dir} holds neither {SINGLE} nor {INDEX}; convert it with `horizon model convert`, or set "
+            "model.init to random"
+        )
+    with _open(single) as file:
+        return dict.fromkeys(file.keys(), single)
+
+
+def read_weights(model_dir: Path, targets: list[NamedTarget], *, prefix: str, aliases: Mapping[str, str]) -> None:
+    """Fill each target (fp32, in the parameter's shape) from the checkpoint.
+
+    `prefix` is the base model's name: checkpoints of a bare base model leave it out. `aliases` gives a second name for a
+    tied parameter. Raises WeightsUnusable with every tensor that is missing or of another shape.
+    """
+    files = tensor_files(model_dir)
+    wanted: dict[Path, list[tuple[str, NamedTarget]]] = {}
+    missing: list[str] = []
+    for parameter, target in targets:
+        key = _find(parameter.name, files, prefix, aliases)
+        if key is None:
+            missing.append(parameter.name)
+        else:
+            wanted.setdefault(files[key], []).append((key, (parameter, target)))
+    if missing:
+        raise WeightsUnusable(
+            f"{model_dir}: {len(missing)} of {len(targets)} tensors are missing, first {', '.join(missing[:5])}"
+        )
+    for path, entries in wanted.items():
+        with _open(path) as file:
+            for key, (parameter, target) in entries:
+                _copy(file.get_tensor(key), parameter, target, path, key)
+
+
+def write_weights(
+    folder: Path, tensors: Iterator[tuple[str, Callable[[], torch.Tensor]]], sizes: dict[str, int]
+) -> int:
+    """Write tensors to safetensors shards of at most `SHARD_BYTES` in `folder`. Answers the bytes written."""
+    shards: list[dict[str, Callable[[], torch.Tensor]]] = [{}]
+    filled = 0
+    for name, make in tensors:
+        if shards[-1] and filled + sizes[name] > SHARD_BYTES:
+            shards.append({})
+            filled = 0
+        shards[-1][name] = make
+        filled += sizes[name]
+    names = [SINGLE] if len(shards) == 1 else [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
+    for name, shard in zip(names, shards, strict=True):
+        save_file({key: make() for key, make in shard.items()}, folder / name, metadata={"format": "pt"})
+    if len(shards) > 1:
+        weight_map = {key: name for name, shard in zip(names, shards, strict=True) for key in shard}
+        index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": weight_map}
+        (folder / INDEX).write_text(json.dumps(index, indent=2), encoding="utf-8")
+    return sum((folder / name).stat().st_size for name in names)
+
+
+def copy_companions(model_dir: Path, folder: Path) -> int:
+    """Copy what belongs to a checkpoint besides weights: config, tokenizer, templates. Answers the bytes copied."""
+    copied = 0
+    for path in sorted(model_dir.iterdir()):
+        if path.is_file() and path.suffix in KEPT_SUFFIXES and not path.name.endswith(".index.json"):
+            shutil.copyfile(path, folder / path.name)
+            copied += path.stat().st_size
+    return copied
+
+
+def _find(name: str, files: dict[str, Path], prefix: str, aliases: Mapping[str, str]) -> str | None:
+    for candidate in (name, aliases.get(name)):
+        if candidate is None:
+            continue
+        for key in (candidate, candidate.removeprefix(f"{prefix}."), f"{prefix}.{candidate}"):
+            if key in files:
+                return key
+    return None
+
+
+def _copy(source: torch.Tensor, parameter: Parameter, target: torch.Tensor, path: Path, key: str) -> None:
+    if tuple(source.shape) != parameter.shape:
+        raise WeightsUnusable(f"{path}: {key} has shape {list(source.shape)}, the config asks for {list(parameter.shape)}")
+    if not source.is_floating_point():
+        raise WeightsUnusable(f"{path}: {key} holds {source.dtype} (quantised?); only floating-point weights are trained")
+    target.copy_(source)
+
+
+def _open(path: Path) -> safe_open:  # type: ignore[valid-type]
+    try:
+        return safe_open(path, framework="pt")
+    except (SafetensorError, OSError) as failure:
+        raise WeightsUnusable(f"{path} can't be read: {failure}") from failure

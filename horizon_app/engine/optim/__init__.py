@@ -1,0 +1,1 @@
+"""The update of the weights: AdamW, clipping, the learning rate."""

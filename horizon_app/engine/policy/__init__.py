@@ -1,0 +1,1 @@
+"""Replacement policies: which block leaves a full arena."""

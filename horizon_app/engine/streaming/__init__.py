@@ -1,0 +1,1 @@
+"""Blocks on the move: partition, schedule, prefetch, transfers, stages."""

@@ -1,0 +1,1 @@
+"""Backends: slots, copies and events on a kind of device."""

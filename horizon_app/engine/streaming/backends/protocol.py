@@ -1,0 +1,57 @@
+"""What a backend offers: an arena, copies each way, and events. The engine above is the same for every device.
+
+Ordering: copies may end in any order, except that `gather_out` calls on one destination are applied in call order. A slot
+is written only after the work that the `after` event stands for.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+
+
+class Event(Protocol):
+    """A point in time on some stream of work."""
+
+    def done(self) -> bool:
+        """Whether it has been reached; never blocks."""
+        ...
+
+    def wait(self) -> None:
+        """Let the compute that is issued from now on start after it. Raises TransferFailed where the work failed."""
+        ...
+
+
+class Backend(Protocol):
+    """One device: its memory, its copies, its events."""
+
+    device: torch.device
+    pins_host_memory: bool
+
+    def new_arena(self, num_slots: int, block_numel: int, dtype: torch.dtype) -> torch.Tensor:
+        """Memory of the arena, touched once. Shape: [num_slots, block_numel]."""
+        ...
+
+    def copy_in(self, target: torch.Tensor, source: torch.Tensor, after: Event) -> Event:
+        """Copy host memory `source` to device memory `target`, once `after` has been reached."""
+        ...
+
+    def gather_out(self, source: torch.Tensor, target: torch.Tensor, *, add: bool) -> Event:
+        """Add (or write) device memory `source`, as computed so far, to fp32 host memory `target`."""
+        ...
+
+    def after_gathers(self, work: Callable[[], None]) -> Event:
+        """Run `work` on the gathering thread, after all `gather_out` calls made so far."""
+        ...
+
+    def compute_event(self) -> Event:
+        """The compute issued so far."""
+        ...
+
+    def synchronize(self) -> None:
+        """Block until compute, copies and gathers have ended. Raises TransferFailed where one failed."""
+        ...
+
+    def close(self) -> None:
+        """Stop the backend's threads."""
+        ...

@@ -1,0 +1,137 @@
+"""Takes gradients from the device to the host, off the critical path, and keeps what clipping needs of them.
+
+Gradients are written one segment at a time into slots of the arena (at most `num_slots` of them), and leave as soon as
+they are complete; a slot goes back when all that was in it has left.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import torch
+
+from horizon_app.engine.memory.arena import Arena
+from horizon_app.engine.memory.block_table import BlockTable
+from horizon_app.engine.memory.geometry import Parameter, Partition, Segment
+from horizon_app.engine.memory.host_pool import HostPool
+from horizon_app.engine.streaming.backends.protocol import Backend, Event
+from horizon_app.engine.streaming.streamer import Streamer
+
+ALIGN = 16  # elements; as in the partition
+
+
+@dataclass(slots=True)
+class _GradientSlot:
+    slot: int
+    used: int = 0
+    leaving: list[tuple[int, Event]] = field(default_factory=list[tuple[int, Event]])  # block, its way out
+
+
+class GradientGather:
+    """Writes gradients on the device and adds them on the host."""
+
+    def __init__(
+        self, *, partition: Partition, pool: HostPool, arena: Arena, table: BlockTable, backend: Backend,
+        streamer: Streamer, num_slots: int,
+    ) -> None:  # fmt: skip
+        self._partition, self._pool, self._arena, self._table = partition, pool, arena, table
+        self._backend, self._streamer, self._num_slots = backend, streamer, num_slots
+        self._slots: deque[_GradientSlot] = deque()
+        self._written = bytearray(len(partition.segments))  # segments whose host gradient is of this step
+        self._squares = torch.zeros(len(partition.blocks), dtype=torch.float64)
+
+    def begin_optimizer_step(self) -> None:
+        """Gradients of the step before no longer count."""
+        self._written = bytearray(len(self._partition.segments))
+        self._squares.zero_()
+
+    def reserve(self, segment: Segment) -> torch.Tensor:
+        """Device memory for one segment's gradient. Shape: [elements of the segment]."""
+        slot = self._room_for(segment.numel)
+        start, slot.used = slot.used, slot.used + segment.numel + -segment.numel % ALIGN
+        self._table.begin_gradient(segment.block)
+        return self._arena.tensor(slot.slot)[start : start + segment.numel]
+
+    def send(self, segment: Segment, gradient: torch.Tensor) -> None:
+        """The segment's gradient is computed: add it on the host."""
+        event = self.add(segment, gradient)
+        self._table.gradient_leaves(segment.block)
+        self._slots[-1].leaving.append((segment.block, event))
+
+    def add(self, segment: Segment, gradient: torch.Tensor) -> Event:
+        """Add a gradient that does not lie in the arena. Shape: [elements of the segment], any dtype."""
+        first = not self._written[segment.index]
+        self._written[segment.index] = 1
+        target = self._pool.segment_grad(segment)
+        self._streamer.counters.bytes_out += gradient.numel() * gradient.element_size()
+        return self._backend.gather_out(gradient.view(-1), target, add=not first)
+
+    def add_parameter(self, parameter: Parameter, gradient: torch.Tensor) -> None:
+        """Add a whole parameter's gradient that does not lie in the arena. Shape: the parameter's, any dtype."""
+        flat = gradient.contiguous().view(-1)
+        for index in self._partition.segments_of[parameter.index]:
+            segment = self._partition.segments[index]
+            start = segment.pool_start - parameter.pool_start
+            self.add(segment, flat[start : start + segment.numel])
+            self._table.gradient_on_host(segment.block)
+
+    def add_rows(self, parameter: int, rows: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Add the gradient of some rows of an embedding. Shapes: rows [R] int64, gradient [R, width], on the host."""
+        facts = self._partition.parameters[parameter]
+        table = self._pool.parameter_view(self._pool.grad, facts)
+        fresh = [i for i in self._partition.segments_of[parameter] if not self._written[i]]
+        for i in fresh:
+            self._written[i] = 1
+            self._table.gradient_on_host(self._partition.segments[i].block)
+
+        def work() -> None:
+            for i in fresh:
+                self._pool.segment_grad(self._partition.segments[i]).zero_()
+            table.index_add_(0, rows, gradient.to(torch.float32))
+
+        self._backend.after_gathers(work)
+
+    def norm_when_gathered(self, stage: int) -> None:
+        """Take the stage's squared norm on the gathering thread, once its gradients are complete."""
+        blocks = self._partition.blocks_of_stage(stage)
+
+        def work() -> None:
+            for block in blocks:
+                norm = torch.linalg.vector_norm(self._pool.grad[block.pool_start : block.pool_end])
+                self._squares[block.index] = norm.double() ** 2
+
+        self._backend.after_gathers(work)
+
+    def finish(self) -> torch.Tensor:
+        """Wait until all gradients are on the host. Answers the squared norm of each block, fp64 [blocks]."""
+        while self._slots:
+            self._drain_oldest()
+        self._backend.synchronize()
+        return self._squares
+
+    def poll(self) -> None:
+        """Let the table know of gradients that have arrived, and give emptied slots back, without waiting."""
+        for slot in self._slots:
+            self._forget_arrived(slot)
+
+    def _room_for(self, numel: int) -> _GradientSlot:
+        if self._slots and self._slots[-1].used + numel <= self._partition.block_numel:
+            return self._slots[-1]
+        if len(self._slots) >= self._num_slots:
+            self._drain_oldest()
+        slot, after = self._streamer.take_slot()
+        after.wait()
+        self._slots.append(_GradientSlot(slot))
+        return self._slots[-1]
+
+    def _drain_oldest(self) -> None:
+        oldest = self._slots.popleft()
+        for block, event in oldest.leaving:
+            event.wait()
+            self._table.gradient_gathered(block)
+        self._streamer.give_slot_back(oldest.slot)
+
+    def _forget_arrived(self, slot: _GradientSlot) -> None:
+        while slot.leaving and slot.leaving[0][1].done():
+            block, event = slot.leaving.pop(0)
+            event.wait()
+            self._table.gradient_gathered(block)

@@ -1,0 +1,152 @@
+"""The schedule: which blocks each compute step will ask for, in order, before the step begins.
+
+The order inside a stage is not assumed but recorded: the model's own graph runs once on two tokens without weights, and
+the products note which segments they read, forward and backward.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+
+from horizon_app.contracts.residency import Direction
+from horizon_app.engine.memory.geometry import Partition, Segment
+from horizon_app.engine.policy.optimal import optimal_misses
+from horizon_app.engine.policy.protocol import NEVER
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageOrder:
+    """The blocks that one pass through a stage asks for, in order; the same block twice in a row is one access."""
+
+    forward: tuple[int, ...]
+    backward: tuple[int, ...]
+
+
+class OrderRecorder:
+    """A `SegmentAccess` without weights: notes the order in which products ask for segments."""
+
+    def __init__(self, partition: Partition, device: torch.device, dtype: torch.dtype) -> None:
+        self._partition, self._device, self._dtype = partition, device, dtype
+        self._forward: list[list[int]] = [[] for _ in partition.stage_names]
+        self._backward: list[list[int]] = [[] for _ in partition.stage_names]
+        self.touched: set[int] = set()  # parameters that got a gradient
+        self.recording_backward = False
+
+    def weight(self, segment: Segment) -> torch.Tensor:
+        """Zeros in the segment's shape; only its place in the order matters."""
+        log = self._backward if self.recording_backward else self._forward
+        log[self._partition.blocks[segment.block].stage].append(segment.block)
+        return torch.zeros(segment.numel, dtype=self._dtype, device=self._device)
+
+    def gradient(self, segment: Segment) -> torch.Tensor:
+        """Scratch memory."""
+        self.touched.add(segment.parameter)
+        return torch.empty(segment.numel, dtype=self._dtype, device=self._device)
+
+    def gradient_done(self, segment: Segment, gradient: torch.Tensor) -> None:
+        """Nothing to take away."""
+
+    def orders(self) -> tuple[StageOrder, ...]:
+        """What was recorded, one a stage."""
+        return tuple(
+            StageOrder(forward=without_repeats(f), backward=without_repeats(b))
+            for f, b in zip(self._forward, self._backward, strict=True)
+        )
+
+
+def without_repeats(blocks: Sequence[int]) -> tuple[int, ...]:
+    """Drop each block that is the same as the one before it: it is still in use, so it is no access of its own."""
+    return tuple(b for i, b in enumerate(blocks) if i == 0 or blocks[i - 1] != b)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComputeStep:
+    """One execution of one stage in one direction, and its accesses: positions [`start`, `end`) of the schedule."""
+
+    stage: int
+    direction: Direction
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """All accesses of one optimizer step."""
+
+    steps: tuple[ComputeStep, ...]
+    accesses: tuple[int, ...]
+    _positions: dict[int, list[int]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        positions: dict[int, list[int]] = {}
+        for position, block in enumerate(self.accesses):
+            positions.setdefault(block, []).append(position)
+        object.__setattr__(self, "_positions", positions)
+
+    def next_use(self, block: int, position: int) -> int:
+        """The first position from `position` on at which the block is asked for; `NEVER` where there is none."""
+        uses = self._positions.get(block, ())
+        i = bisect_left(uses, position)
+        return uses[i] if i < len(uses) else NEVER
+
+    @cached_property
+    def _misses(self) -> dict[int, int]:
+        return {}
+
+    def optimal_hit_rate(self, capacity: int) -> float:
+        """Share of the accesses that Belady's MIN would find in an arena of `capacity` slots, without prefetch."""
+        if not self.accesses:
+            return 1.0
+        if capacity not in self._misses:
+            self._misses[capacity] = optimal_misses(self.accesses, capacity)
+        return 1.0 - self._misses[capacity] / len(self.accesses)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shape:
+    """What the schedule of an optimizer step depends on, besides the model."""
+
+    micro_batches: int
+    head_chunks: tuple[int, ...]  # chunks of the loss, one number a micro-batch
+    recompute: bool
+
+
+def build_schedule(orders: Sequence[StageOrder], gathered: Sequence[tuple[int, ...]], shape: Shape) -> Schedule:
+    """The layer-major schedule: all micro-batches pass a stage while its blocks are there, forward up and backward down.
+
+    `gathered` names the blocks that each stage copies to a workspace before its products.
+    """
+    last = len(orders) - 1
+    steps: list[tuple[int, Direction, list[int]]] = []
+    if orders[0].forward:
+        steps.append((0, Direction.FORWARD, [*gathered[0], *orders[0].forward * shape.micro_batches]))
+    for stage in range(1, last):
+        once = list(orders[stage].forward)
+        steps.append((stage, Direction.FORWARD, [*gathered[stage], *once * shape.micro_batches]))
+    head: list[int] = list(gathered[last])
+    for chunks in shape.head_chunks:
+        head += [*orders[last].forward, *orders[last].backward] * chunks
+    steps.append((last, Direction.BACKWARD, head))
+    for stage in range(last - 1, 0, -1):
+        order = orders[stage]
+        once = [*order.forward, *order.backward] if shape.recompute else list(order.backward)
+        again = gathered[stage] if shape.recompute else ()
+        steps.append((stage, Direction.BACKWARD, [*again, *once * shape.micro_batches]))
+    if orders[0].backward:
+        steps.append((0, Direction.BACKWARD, list(orders[0].backward * shape.micro_batches)))
+    return _join(steps)
+
+
+def _join(steps: Sequence[tuple[int, Direction, list[int]]]) -> Schedule:
+    accesses: list[int] = []
+    placed: list[ComputeStep] = []
+    for stage, direction, blocks in steps:
+        start = len(accesses)
+        for block in blocks:
+            if not accesses or accesses[-1] != block:
+                accesses.append(block)
+        placed.append(ComputeStep(stage=stage, direction=direction, start=start, end=len(accesses)))
+    return Schedule(steps=tuple(placed), accesses=tuple(accesses))

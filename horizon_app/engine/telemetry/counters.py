@@ -1,0 +1,17 @@
+"""Counters of one optimizer step: accesses, bytes, stalls."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Counters:
+    """Plain numbers, reset at every optimizer step. hits + late + misses = accesses, always."""
+
+    accesses: int = 0
+    hits: int = 0
+    late: int = 0
+    misses: int = 0
+    stall_s: float = 0.0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    fetches: int = 0

@@ -1,0 +1,1 @@
+"""One optimizer step, many steps, and what surrounds them."""

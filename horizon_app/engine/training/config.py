@@ -1,0 +1,110 @@
+"""From a run spec to what the engine runs with: every `auto` decided, with the reason where it is decided."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import torch
+
+from horizon_app.contracts.run_spec import Compute, Init, LrSchedule, Policy, Recompute, RunSpec
+from horizon_app.engine.errors import DeviceUnavailable
+
+MIB = 1 << 20
+LOGITS_BUDGET_BYTES = 160 * MIB
+ACTIVATION_SHARE = 0.4
+"""Share of the free memory that kept activations may take; the rest is for planes, logits and whatever else runs."""
+MICRO_BATCH_TOKENS = 8192
+"""Above this, larger micro-batches no longer make the products faster."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineConfig:
+    """Everything that the engine is told. `None` means that the model's size decides (see `Sizes`)."""
+
+    model_dir: Path
+    init: Init
+    device: torch.device
+    compute_dtype: torch.dtype
+    block_bytes: int
+    window: int
+    max_blocks: int | None
+    policy: Policy
+    host_limit_bytes: int | None
+    recompute: Recompute
+    global_batch: int
+    micro_batch: int | None
+    sequence_length: int
+    learning_rate: float
+    lr_schedule: LrSchedule
+    warmup: float
+    weight_decay: float
+    betas: tuple[float, float]
+    eps: float
+    max_grad_norm: float
+    seed: int
+    logits_budget_bytes: int = LOGITS_BUDGET_BYTES
+
+    @classmethod
+    def from_spec(cls, spec: RunSpec, model_dir: Path) -> "EngineConfig":
+        """Resolve what does not depend on the model. Raises DeviceUnavailable."""
+        device = resolve_device(spec.offload.device)
+        training, offload = spec.training, spec.offload
+        micro = training.micro_batch_size if isinstance(training.micro_batch_size, int) else None
+        if micro is None and isinstance(spec.accumulation.steps, int):
+            micro = math.ceil(training.global_batch_size / spec.accumulation.steps)
+        return cls(
+            model_dir=model_dir, init=spec.model.init, device=device,
+            compute_dtype=resolve_dtype(spec.precision.compute, device),
+            block_bytes=resolve_block_bytes(offload.param_block_size, device), window=offload.prefetch_window,
+            max_blocks=offload.max_gpu_blocks if isinstance(offload.max_gpu_blocks, int) else None,
+            policy=offload.policy,
+            host_limit_bytes=offload.host_memory if isinstance(offload.host_memory, int) else None,
+            recompute=spec.compute.recompute, global_batch=training.global_batch_size, micro_batch=micro,
+            sequence_length=spec.data.sequence_length, learning_rate=training.learning_rate,
+            lr_schedule=training.schedule, warmup=training.warmup_steps, weight_decay=training.weight_decay,
+            betas=training.betas, eps=training.eps, max_grad_norm=training.max_grad_norm, seed=training.seed,
+        )  # fmt: skip
+
+
+def resolve_device(word: str) -> torch.device:
+    """The device that a spec's word means. Raises DeviceUnavailable."""
+    if word == "auto":
+        word = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(word)
+    if device.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= count:
+            raise DeviceUnavailable(f"offload.device is {word}, but {count} CUDA devices are usable; use cpu or auto")
+        device = torch.device("cuda", device.index or 0)
+    return device
+
+
+def resolve_dtype(word: Compute, device: torch.device) -> torch.dtype:
+    """bf16 where the device multiplies it fast (matrix units), else fp32."""
+    if word is Compute.AUTO:
+        fast = torch.cuda.is_bf16_supported() if device.type == "cuda" else torch.cpu._is_amx_tile_supported()
+        return torch.bfloat16 if fast else torch.float32
+    return {Compute.FP32: torch.float32, Compute.BF16: torch.bfloat16}[word]
+
+
+def resolve_block_bytes(size: int | str, device: torch.device) -> int:
+    """The mission's rule for `auto`: sqrt(device MiB / 100) MiB, in whole 64 KiB."""
+    if isinstance(size, int):
+        return size
+    mib = device_memory(device) / MIB
+    return max(1, round(math.sqrt(mib / 100) * 16)) * (MIB // 16)
+
+
+def device_memory(device: torch.device) -> int:
+    """Bytes of the device's memory; of RAM where the device is the CPU."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return int(psutil.virtual_memory().total)
+
+
+def free_device_memory(device: torch.device) -> int:
+    """Bytes free on the device now; of available RAM where the device is the CPU."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return int(psutil.virtual_memory().available)
