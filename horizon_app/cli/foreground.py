@@ -2,17 +2,15 @@
 
 import asyncio
 import contextlib
-import json
-import os
 import signal
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from horizon_app.cli.run_progress import RunProgress
 from horizon_app.contracts.run_view import RunDetail
 from horizon_app.control.errors import RunNotLive
+from horizon_app.control.process_watch import is_alive, signal_group
+from horizon_app.control.run_folder import RunFolder
 from horizon_app.control.workstation import Workstation
 
 
@@ -55,11 +53,7 @@ class ForegroundRun:
 
     def _kill(self, run_id: str) -> None:
         """End the worker's whole group; the supervision then finds it gone and ends the run."""
-        try:
-            worker = json.loads((self._runs_dir / run_id / "worker.json").read_bytes())
-            process = psutil.Process(worker["pid"])
-            if process.create_time() == worker["start_time"]:
-                os.killpg(process.pid, signal.SIGKILL)
-        except (OSError, ValueError, KeyError, psutil.NoSuchProcess):
-            return  # not started yet, or gone already: nothing is there to end
-        self._progress.say("the worker was ended")
+        worker = RunFolder(self._runs_dir, run_id).worker()
+        if worker is not None and is_alive(*worker):
+            signal_group(worker[0], signal.SIGKILL)
+            self._progress.say("the worker was ended at once, nothing saved")

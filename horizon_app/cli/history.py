@@ -4,6 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import httpx
 
@@ -86,15 +87,15 @@ class ServerHistory:
 
     def show(self, run_id: str) -> RunDetail:
         """One run."""
-        return RunDetail.model_validate(self._call("GET", f"/runs/{run_id}"))
+        return RunDetail.model_validate(self._call("GET", f"/runs/{quote(run_id, safe='')}"))
 
     def stop(self, run_id: str, *, save: bool) -> Run:
         """Stop a live run."""
-        return Run.model_validate(self._call("POST", f"/runs/{run_id}/stop", json={"save": save}))
+        return Run.model_validate(self._call("POST", f"/runs/{quote(run_id, safe='')}/stop", json={"save": save}))
 
     def delete(self, run_id: str) -> int:
         """Delete a run that has ended."""
-        return int(self._call("DELETE", f"/runs/{run_id}")["freed_bytes"])
+        return int(self._call("DELETE", f"/runs/{quote(run_id, safe='')}")["freed_bytes"])
 
     def _call(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         try:

@@ -25,7 +25,7 @@ def exit_codes() -> Generator[None]:
     from pydantic import ValidationError
 
     from horizon_app.contracts.problems import SpecRefused
-    from horizon_app.control.errors import ControlError
+    from horizon_app.control.errors import BadQuery, ControlError
 
     try:
         yield
@@ -35,6 +35,9 @@ def exit_codes() -> Generator[None]:
     except ValidationError as error:
         for problem in error.errors():
             say(f"HORIZON_{'.'.join(str(part) for part in problem['loc']).upper()}: {problem['msg']}")
+        raise typer.Exit(ASKED_WRONGLY) from None
+    except BadQuery as error:
+        say(f"--{error.field}: {error}")
         raise typer.Exit(ASKED_WRONGLY) from None
     except (CommandFailed, ControlError) as error:
         say(str(error))

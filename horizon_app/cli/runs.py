@@ -39,8 +39,8 @@ def list_runs(
     """List runs, the newest first."""
     from horizon_app.cli.history import RunQuery, open_history
 
+    query = RunQuery(state=_state(state), tag=tag, q=q, sort=sort, limit=limit, cursor=cursor)
     with exit_codes(), open_history(make_settings(home=home)) as history:
-        query = RunQuery(state=_state(state), tag=tag, q=q, sort=sort, limit=limit, cursor=cursor)
         page = history.list(query)
     if as_json:
         _print_json(page.model_dump(mode="json"))

@@ -99,7 +99,7 @@ def test_worker_while_running_names_itself_in_worker_json(tmp_path: Path) -> Non
         wait_until(lambda: num_steps(run_dir) >= 1, "the first step")
         beat = json.loads((run_dir / "worker.json").read_text())
         assert beat["pid"] == worker.pid
-        assert beat["start_time"] == psutil.Process(worker.pid).create_time()
+        assert beat["start_time"] == pytest.approx(psutil.Process(worker.pid).create_time(), abs=2)
     finally:
         worker.terminate()
         worker.wait(timeout=20)

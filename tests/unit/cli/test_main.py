@@ -1,4 +1,3 @@
-import os
 import subprocess
 import sys
 import time
@@ -94,9 +93,7 @@ def test_module_without_arguments_imports_nothing_heavy() -> None:
 def test_module_help_answers_within_half_a_second() -> None:
     def seconds() -> float:
         start = time.monotonic()
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "0"}
-        command = [sys.executable, "-m", "horizon_app", "--help"]
-        subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True)
+        subprocess.run([sys.executable, "-m", "horizon_app", "--help"], cwd=ROOT, capture_output=True, check=True)
         return time.monotonic() - start
 
     # The best of five: other work on the machine is not what is measured.
