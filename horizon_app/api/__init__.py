@@ -1,0 +1,1 @@
+"""HTTP and WebSocket: translates between the wire and control, and decides nothing."""

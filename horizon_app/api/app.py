@@ -1,0 +1,61 @@
+"""The server as an ASGI app. Importing this reaches neither torch nor transformers."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from fastapi import APIRouter, FastAPI
+from starlette.middleware.gzip import GZipMiddleware
+
+import horizon_app
+from horizon_app.api import stream
+from horizon_app.api.errors import install_error_handlers
+from horizon_app.api.routes import machine, records, runs
+from horizon_app.api.security import Guard
+from horizon_app.api.static import install_ui
+from horizon_app.contracts.problems import Problem
+from horizon_app.control.server_file import ServerClaim
+from horizon_app.control.workstation import Workstation
+from horizon_app.settings import AppSettings
+
+API = "/api/v1"
+_GZIP_FROM_BYTES = 1024
+_GZIP_LEVEL = 5
+
+
+def create_app(settings: AppSettings) -> FastAPI:
+    """The app for one home folder; `settings.host` and `settings.port` must be what the server listens on."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        settings.home.mkdir(parents=True, exist_ok=True)
+        with ServerClaim(settings.home, settings.host, settings.port), Workstation(settings) as station:
+            app.state.workstation = station
+            attending = asyncio.create_task(station.attend(), name="attend")
+            try:
+                yield
+            finally:
+                attending.cancel()
+                await asyncio.gather(attending, return_exceptions=True)
+
+    app = FastAPI(
+        title="Horizon",
+        version=horizon_app.__version__,
+        description="Train models larger than the device, and watch every block of them move.",
+        openapi_url=f"{API}/openapi.json",
+        # The interactive pages load scripts from another host, which the content security policy refuses.
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        responses={"default": {"model": Problem, "description": "Anything else, as a problem document"}},
+        generate_unique_id_function=lambda route: route.name,
+    )
+    install_error_handlers(app)
+    api = APIRouter(prefix=API)
+    for part in (runs.router, records.router, machine.router, stream.router):
+        api.include_router(part)
+    app.include_router(api)
+    install_ui(app)
+    app.add_middleware(GZipMiddleware, minimum_size=_GZIP_FROM_BYTES, compresslevel=_GZIP_LEVEL)
+    app.add_middleware(Guard, bound_host=settings.host)
+    return app

@@ -1,0 +1,103 @@
+"""One table from what went wrong to an RFC 9457 problem; every error on the wire comes from here."""
+
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from horizon_app.contracts.problems import FieldProblem, Problem, SpecRefused
+from horizon_app.control.errors import (
+    BadQuery,
+    ControlError,
+    ExampleFailed,
+    IllegalTransition,
+    NothingRecorded,
+    RunIsLive,
+    RunNotFound,
+    RunNotLive,
+)
+from horizon_app.store.errors import DatabaseBusy
+
+_log = logging.getLogger(__name__)
+
+_TABLE: dict[type[Exception], tuple[int, str, str]] = {
+    SpecRefused: (422, "spec-refused", "The spec can't run"),
+    RequestValidationError: (422, "request-invalid", "The request is not of the right shape"),
+    BadQuery: (422, "query-invalid", "The question makes no sense"),
+    RunNotFound: (404, "run-not-found", "No such run"),
+    NothingRecorded: (404, "nothing-recorded", "Nothing recorded yet"),
+    RunIsLive: (409, "run-is-live", "The run is live"),
+    RunNotLive: (409, "run-not-live", "The run is not live"),
+    IllegalTransition: (409, "illegal-transition", "The run's state does not allow it"),
+    ExampleFailed: (500, "example-failed", "The example could not be written"),
+    DatabaseBusy: (503, "database-busy", "The database is held by another process"),
+    ControlError: (500, "control-error", "It did not work"),
+}
+"""Exception -> status, stable name, title. The nearest class in its ancestry counts."""
+
+
+def problem_response(
+    status: int,
+    name: str,
+    title: str,
+    detail: str,
+    errors: list[FieldProblem] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """A problem document as an answer."""
+    problem = Problem(type=f"horizon:{name}", title=title, status=status, detail=detail, errors=errors or [])
+    return JSONResponse(
+        problem.model_dump(mode="json", exclude_none=True),
+        status,
+        media_type="application/problem+json",
+        headers=headers,
+    )
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Answer every error with a problem."""
+    for kind in _TABLE:
+        app.add_exception_handler(kind, _known)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unknown)
+
+
+async def _known(_request: Request, error: Exception) -> Response:
+    status, name, title = next(_TABLE[kind] for kind in type(error).__mro__ if kind in _TABLE)
+    if isinstance(error, RequestValidationError):
+        errors = [_field_problem(dict(one)) for one in error.errors()]
+        return problem_response(status, name, title, "; ".join(f"{e.field}: {e.message}" for e in errors), errors)
+    if isinstance(error, SpecRefused):
+        return problem_response(status, name, title, str(error), error.errors)
+    if isinstance(error, BadQuery):
+        return problem_response(status, name, title, str(error), [FieldProblem(field=error.field, message=str(error))])
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        _log.error("%s: %s", title, error)
+    return problem_response(status, name, title, str(error))
+
+
+async def _http(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    phrase = HTTPStatus(error.status_code).phrase
+    name = phrase.lower().replace(" ", "-")
+    detail = "" if error.detail == phrase else str(error.detail)
+    return problem_response(error.status_code, name, phrase, detail, headers=error.headers)
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    detail = f"{type(error).__name__}; the server's log has the trace"
+    return problem_response(500, "internal-error", "The server made a mistake", detail)
+
+
+def _field_problem(error: dict[str, Any]) -> FieldProblem:
+    field = ".".join(str(part) for part in error["loc"] if part not in ("body", "query", "path", "header"))
+    message = str(error["msg"])
+    if error["type"] == "json_invalid":
+        return FieldProblem(field="", message=f"the body is not JSON: {error.get('ctx', {}).get('error', '')}")
+    return FieldProblem(field=field, message=f"{message[:1].lower()}{message[1:]}")

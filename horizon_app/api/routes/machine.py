@@ -1,0 +1,52 @@
+"""The machine, its models and data, the spec's schema, liveness, the example."""
+
+from typing import Any
+
+from fastapi import APIRouter
+
+import horizon_app
+from horizon_app.api.deps import Past, Station
+from horizon_app.contracts.machine_view import DatasetsAnswer, ExampleAnswer, Health, ModelsAnswer, SystemAnswer
+from horizon_app.contracts.problems import Problem
+from horizon_app.contracts.run_spec import spec_schema
+from horizon_app.control.catalog import list_datasets, list_models
+from horizon_app.control.example import write_example
+
+router = APIRouter(tags=["machine"])
+
+
+@router.get("/healthz")
+def healthz() -> Health:
+    """That the server lives."""
+    return Health(version=horizon_app.__version__)
+
+
+@router.get("/system")
+def system(station: Station, past: Past) -> SystemAnswer:
+    """What the machine has and what it uses now."""
+    live = past.live()
+    return station.machine.system(station.settings, live[0].id if live else None)
+
+
+@router.get("/models")
+def models(station: Station) -> ModelsAnswer:
+    """The models in the home folder and the allowed folders."""
+    return list_models(station.settings)
+
+
+@router.get("/datasets")
+def datasets(station: Station) -> DatasetsAnswer:
+    """The data files in the home folder and the allowed folders."""
+    return list_datasets(station.settings)
+
+
+@router.get("/spec/schema")
+def schema() -> dict[str, Any]:
+    """JSON schema of the run spec."""
+    return spec_schema()
+
+
+@router.post("/examples", status_code=201, responses={500: {"model": Problem}})
+def example(station: Station) -> ExampleAnswer:
+    """Write the starter model, data and spec where they are not there yet; starts nothing."""
+    return write_example(station.settings)

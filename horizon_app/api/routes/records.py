@@ -1,0 +1,66 @@
+"""What a run has recorded: metrics, residency, events, log."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+
+from horizon_app.api.deps import Past, RunIdPath
+from horizon_app.api.schemas import EventsAnswer
+from horizon_app.contracts.problems import Problem
+from horizon_app.contracts.run_view import LogAnswer, ResidencyAnswer, SeriesAnswer
+from horizon_app.control.history import TIMELINE_TYPES
+
+router = APIRouter(prefix="/runs/{run_id}", tags=["records"], responses={404: {"model": Problem}})
+Type = Literal["state", "metrics", "log", "event", "checkpoint"]
+
+
+@router.get("/metrics")
+def run_metrics(
+    run_id: RunIdPath,
+    past: Past,
+    keys: Annotated[str | None, Query(description="metric keys with commas between; all where left out")] = None,
+    first: Annotated[int | None, Query(alias="from", description="first optimizer step")] = None,
+    last: Annotated[int | None, Query(alias="to", description="last optimizer step")] = None,
+    max_points: Annotated[int, Query(ge=3, le=100_000)] = 1000,
+) -> SeriesAnswer:
+    """Metrics over optimizer steps, thinned to minimum, maximum and last of each bucket."""
+    wanted = None if keys is None else [key for key in keys.split(",") if key]
+    return past.series(run_id, wanted, first=first, last=last, max_points=max_points)
+
+
+@router.get("/residency")
+def run_residency(
+    run_id: RunIdPath,
+    past: Past,
+    step: Annotated[int | None, Query(ge=0, description="optimizer step; the newest moment where left out")] = None,
+) -> ResidencyAnswer:
+    """The residency map at the end of a step."""
+    return past.residency(run_id, step)
+
+
+@router.get("/events")
+def run_events(
+    run_id: RunIdPath,
+    past: Past,
+    after: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int, Query(ge=1, le=5000)] = 500,
+    types: Annotated[list[Type] | None, Query(description="everything but metrics and log where left out")] = None,
+) -> EventsAnswer:
+    """What happened, in order."""
+    events, last_seq = past.events(run_id, after=after, limit=limit, types=types or TIMELINE_TYPES)
+    return EventsAnswer(events=events, last_seq=last_seq)
+
+
+@router.get("/logs")
+def run_logs(
+    run_id: RunIdPath,
+    past: Past,
+    after: Annotated[int | None, Query(ge=0, description="lines behind this place; the newest where left out")] = None,
+    q: Annotated[str | None, Query(description="text in the line")] = None,
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"] | None, Query(description="at least this level")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=5000)] = 500,
+) -> LogAnswer:
+    """Log lines of a run."""
+    return past.logs(run_id, after=after, text=q, level=level, limit=limit)

@@ -1,0 +1,79 @@
+"""Runs: submit, list, show, change, stop, delete."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Response
+
+from horizon_app.api.deps import Past, RunIdPath, Station
+from horizon_app.api.schemas import EditBody, NewRunBody, StopBody
+from horizon_app.contracts.problems import Problem
+from horizon_app.contracts.run_state import RunState
+from horizon_app.contracts.run_view import Freed, Run, RunDetail, RunPage
+
+router = APIRouter(prefix="/runs", tags=["runs"])
+_NOT_FOUND = {404: {"model": Problem}}
+_CONFLICT = {409: {"model": Problem}}
+
+
+@router.get("")
+def list_runs(
+    past: Past,
+    state: Annotated[list[RunState] | None, Query(description="only these states")] = None,
+    tag: Annotated[str | None, Query(description="only runs with this tag")] = None,
+    q: Annotated[str | None, Query(description="text in name, notes, tags, model or id")] = None,
+    sort: Annotated[str, Query(description="a key, with - for falling order")] = "-created_at",
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    cursor: Annotated[str | None, Query(description="next_cursor of the page before")] = None,
+) -> RunPage:
+    """The history, a page at a time."""
+    return past.runs(states=state or (), tag=tag, text=q, sort=sort, limit=limit, cursor=cursor)
+
+
+@router.post("", status_code=201, responses={422: {"model": Problem}})
+def create_run(
+    body: NewRunBody,
+    station: Station,
+    response: Response,
+    idempotency_key: Annotated[str | None, Header(max_length=255, description="makes a repeated call harmless")] = None,
+) -> RunDetail:
+    """Check a spec and queue it as a run."""
+    run = station.submit(body.spec, start=body.start, key=idempotency_key)
+    station.nudge()
+    response.headers["Location"] = f"/api/v1/runs/{run.id}"
+    return run
+
+
+@router.get("/{run_id}", responses=_NOT_FOUND)
+def show_run(run_id: RunIdPath, past: Past) -> RunDetail:
+    """One run with all that is known of it."""
+    return past.run(run_id)
+
+
+@router.patch("/{run_id}", responses=_NOT_FOUND)
+def edit_run(run_id: RunIdPath, body: EditBody, station: Station) -> Run:
+    """Change name, tags or notes."""
+    run = station.edit(run_id, name=body.name, tags=body.tags, notes=body.notes)
+    station.nudge()
+    return run
+
+
+@router.delete("/{run_id}", responses={**_NOT_FOUND, **_CONFLICT})
+def delete_run(run_id: RunIdPath, station: Station) -> Freed:
+    """Remove a run with its checkpoints."""
+    return Freed(freed_bytes=station.delete(run_id))
+
+
+@router.post("/{run_id}/start", status_code=202, responses={**_NOT_FOUND, **_CONFLICT})
+def start_run(run_id: RunIdPath, station: Station) -> Run:
+    """Put a run that was submitted with `start: false` into the queue."""
+    run = station.start(run_id)
+    station.nudge()
+    return run
+
+
+@router.post("/{run_id}/stop", status_code=202, responses={**_NOT_FOUND, **_CONFLICT})
+def stop_run(run_id: RunIdPath, station: Station, body: StopBody | None = None) -> Run:
+    """Ask a run to stop at the next optimizer step."""
+    run = station.stop(run_id, save=body.save if body is not None else True)
+    station.nudge()
+    return run

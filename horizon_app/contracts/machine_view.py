@@ -1,0 +1,97 @@
+"""The machine, its models and its data as they are shown."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _View(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class DeviceUse(_View):
+    """The device that trains: the first CUDA card, else the CPU."""
+
+    kind: Literal["cuda", "cpu"]
+    name: str
+    memory_total: int = Field(description="bytes")
+    memory_used: int | None = Field(description="bytes; null where it can't be asked")
+
+
+class HostUse(_View):
+    """Processor and memory of this machine, or of the container that the server runs in."""
+
+    memory_total: int = Field(description="bytes")
+    memory_available: int = Field(description="bytes")
+    cpu_count: int
+    cpu_percent: float = Field(description="use of all processors since the last answer, 0 to 100")
+
+
+class DiskUse(_View):
+    """The disk of the home folder."""
+
+    path: str
+    total: int = Field(description="bytes")
+    free: int = Field(description="bytes")
+
+
+class SystemAnswer(_View):
+    """What the machine has and what it uses now."""
+
+    version: str
+    home: str
+    device: DeviceUse
+    host: HostUse
+    disk: DiskUse
+    active_run: str | None = Field(description="the run that has the device now")
+
+
+class ModelEntry(_View):
+    """One model folder."""
+
+    path: str = Field(description="as to be written in the spec")
+    name: str
+    architecture: str | None
+    parameters: int | None = Field(description="elements of all weights; estimated where there are none yet")
+    layers: int | None
+    dtype: str | None
+    bytes: int = Field(description="size of the weight files")
+    has_weights: bool
+    trainable: bool
+    reason: str = Field(description="why it can't be trained; empty where it can")
+
+
+class ModelsAnswer(_View):
+    """The models in the allowed folders."""
+
+    folders: list[str] = Field(description="folders that were looked through")
+    models: list[ModelEntry]
+
+
+class DatasetEntry(_View):
+    """One data file."""
+
+    path: str = Field(description="as to be written in the spec")
+    name: str
+    bytes: int
+    kind: Literal["text", "jsonl"]
+
+
+class DatasetsAnswer(_View):
+    """The data files in the allowed folders."""
+
+    datasets: list[DatasetEntry]
+
+
+class Health(_View):
+    """That the server lives."""
+
+    status: Literal["ok"] = "ok"
+    version: str
+
+
+class ExampleAnswer(_View):
+    """The example: a spec that can be submitted as it is."""
+
+    spec: dict[str, object] = Field(description="paths are relative to the home folder")
+    folder: str

@@ -1,0 +1,117 @@
+"""Runs as they are shown: list item, detail, pages, series. What REST answers and the command line prints."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from horizon_app.contracts.events import RunOutcome
+from horizon_app.contracts.residency import BlockLayout
+from horizon_app.contracts.run_state import RunState
+
+
+class _View(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class ModelSummary(_View):
+    """The model of a run in a few words."""
+
+    name: str
+    architecture: str | None = None
+    parameters: int | None = Field(default=None, description="elements of all weights")
+
+
+class Run(_View):
+    """One run as the history lists it."""
+
+    id: str
+    name: str
+    tags: list[str]
+    notes: str
+    state: RunState
+    reason: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    device: str | None
+    model: ModelSummary
+    step: int = Field(description="optimizer steps done")
+    total_steps: int | None
+    metrics: dict[str, float | None] = Field(description="last value of each metric; null where it was not finite")
+    sparkline: list[float | None] = Field(description="at most 32 losses, evenly spaced over the run")
+    last_seq: int = Field(description="place of the newest event in the run's stream")
+
+
+class Checkpoint(_View):
+    """One checkpoint folder of a run."""
+
+    step: int
+    path: str = Field(description="folder, relative to the run's folder")
+    bytes: int
+
+
+class RunDetail(Run):
+    """One run with all that is known of it."""
+
+    spec: dict[str, Any] = Field(description="as asked")
+    plan: dict[str, Any] | None = Field(description="data of the plan event: resolved values, bytes per tier")
+    layout_ready: bool = Field(description="whether the residency map can be asked for")
+    outcome: RunOutcome | None
+    checkpoints: list[Checkpoint]
+
+
+class RunPage(_View):
+    """A page of the history."""
+
+    runs: list[Run]
+    next_cursor: str | None = Field(description="give this as `cursor` for the next page; null on the last one")
+    total: int = Field(description="runs that match all filters")
+    counts: dict[RunState, int] = Field(description="runs in each state that match the filters other than the state")
+
+
+class Freed(_View):
+    """What a deletion gave back."""
+
+    freed_bytes: int
+
+
+class Series(_View):
+    """One metric over optimizer steps."""
+
+    x: list[int] = Field(description="optimizer steps")
+    y: list[float | None] = Field(description="values; null where not finite")
+
+
+class SeriesAnswer(_View):
+    """Metrics of a run, thinned to minimum, maximum and last of each bucket."""
+
+    series: dict[str, Series]
+    nonfinite: dict[str, list[tuple[int, Literal["nan", "inf", "-inf"]]]] = Field(
+        description="steps at which a metric was not finite, and how"
+    )
+
+
+class ResidencyAnswer(_View):
+    """The residency map at a moment."""
+
+    layout: BlockLayout
+    frame: str | None = Field(description="base64 of one binary frame; null where none was recorded yet")
+
+
+class LogLine(_View):
+    """One log line of a run."""
+
+    seq: int
+    time: datetime
+    level: Literal["debug", "info", "warning", "error"]
+    message: str
+
+
+class LogAnswer(_View):
+    """Log lines of a run."""
+
+    lines: list[LogLine]
+    last_seq: int = Field(
+        description="place of the newest event of the run; ask again with `after` set to the last line's"
+    )

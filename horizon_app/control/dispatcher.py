@@ -1,0 +1,93 @@
+"""Keeps a supervisor on every live run and the queue moving, in a server or for one run of the command line."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from horizon_app.control.hub import Hub
+from horizon_app.control.launcher import Launcher
+from horizon_app.control.scheduler import start_next
+from horizon_app.control.supervisor import Supervisor
+from horizon_app.settings import AppSettings
+from horizon_app.store.database import Database
+from horizon_app.store.runs import StoredRun, changed_since, live_runs
+
+_log = logging.getLogger(__name__)
+ROUND_S = 1.0
+_CLOCK_SLACK = timedelta(seconds=2)
+
+
+class Dispatcher:
+    """Looks at the database once a second, and at once when woken: others may have written to it."""
+
+    def __init__(self, *, database: Database, hub: Hub, launcher: Launcher, settings: AppSettings) -> None:
+        self._database = database
+        self._hub = hub
+        self._launcher = launcher
+        self._settings = settings
+        self._watches: dict[str, asyncio.Task[None]] = {}
+        self._wake = asyncio.Event()
+        self._looked_at = datetime.now(UTC)
+
+    def wake(self) -> None:
+        """Something was submitted or has ended: look now."""
+        self._wake.set()
+
+    async def run(self, *, only: str | None = None, may_start: Callable[[], bool] = lambda: True) -> None:
+        """Until cancelled. `only` is the one run that this process may start; `may_start` is asked before each start."""
+        try:
+            while True:
+                try:
+                    await self._round(only, may_start)
+                # Like a supervisor's task: trouble of one round is logged whole, and the next one tries again.
+                except Exception:  # noqa: BLE001
+                    _log.exception("a round of the dispatcher failed")
+                await self._wait()
+        finally:
+            for task in self._watches.values():
+                task.cancel()
+            await asyncio.gather(*self._watches.values(), return_exceptions=True)
+
+    async def _round(self, only: str | None, may_start: Callable[[], bool]) -> None:
+        self._attach(await asyncio.to_thread(self._live))
+        if not self._watches and await asyncio.to_thread(may_start):
+            started = await asyncio.to_thread(start_next, self._database, self._launcher, only)
+            if started is not None:
+                self._attach(await asyncio.to_thread(self._live))
+                await self._hub.refresh(started)
+        await self._hub.refresh_watched()
+        for run_id in await asyncio.to_thread(self._changed):
+            self._hub.mark(run_id)
+
+    def _attach(self, runs: list[StoredRun]) -> None:
+        for run in runs:
+            if run.id in self._watches:
+                continue
+            supervisor = Supervisor(
+                run, database=self._database, hub=self._hub, launcher=self._launcher, settings=self._settings
+            )
+            task = asyncio.create_task(supervisor.watch(), name=f"supervisor {run.id}")
+            self._watches[run.id] = task
+            task.add_done_callback(lambda _, run_id=run.id: self._detach(run_id))
+
+    def _detach(self, run_id: str) -> None:
+        self._watches.pop(run_id, None)
+        self.wake()
+
+    def _live(self) -> list[StoredRun]:
+        with self._database.read() as tx:
+            return live_runs(tx)
+
+    def _changed(self) -> list[str]:
+        since, self._looked_at = self._looked_at - _CLOCK_SLACK, datetime.now(UTC)
+        with self._database.read() as tx:
+            return [*changed_since(tx, since)]
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(ROUND_S):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        self._wake.clear()

@@ -1,0 +1,73 @@
+"""What can go wrong in a use case; each text is ready to be shown."""
+
+from horizon_app.contracts.run_state import RunState
+
+
+class ControlError(Exception):
+    """Root of the errors of use cases."""
+
+
+class RunNotFound(ControlError):
+    """There is no run with this id."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"there is no run {run_id[:60]!r}")
+
+
+class IllegalTransition(ControlError):
+    """A run can't go from its state to the one asked for."""
+
+    def __init__(self, *, run_id: str, old: RunState, new: RunState) -> None:
+        self.run_id, self.old, self.new = run_id, old, new
+        super().__init__(f"run {run_id} is {old.value} and can't become {new.value}")
+
+
+class RunNotLive(ControlError):
+    """Something was asked of a run that has ended."""
+
+    def __init__(self, *, run_id: str, state: RunState, action: str) -> None:
+        self.run_id, self.state = run_id, state
+        super().__init__(f"run {run_id} is {state.value}: there is nothing to {action}")
+
+
+class RunIsLive(ControlError):
+    """Something was asked that needs a run to have ended."""
+
+    def __init__(self, *, run_id: str, state: RunState, action: str) -> None:
+        self.run_id, self.state = run_id, state
+        super().__init__(f"run {run_id} is {state.value} and can't be {action}; stop it first")
+
+
+class NothingRecorded(ControlError):
+    """The run has nothing of this kind yet."""
+
+
+class BadQuery(ControlError):
+    """A filter, a sorting or a cursor of a list makes no sense."""
+
+    def __init__(self, *, field: str, message: str) -> None:
+        self.field = field
+        super().__init__(message)
+
+
+class ServerRunning(ControlError):
+    """Another server has this home folder."""
+
+    def __init__(self, *, home: str, pid: int | None, host: str | None, port: int | None) -> None:
+        self.pid, self.host, self.port = pid, host, port
+        who = f"process {pid} at http://{host}:{port}" if pid is not None else "another process"
+        super().__init__(f"a server already runs on {home}: {who}; use that one, or another --home")
+
+
+class PortTaken(ControlError):
+    """The port that the server should bind is in use."""
+
+    def __init__(self, *, host: str, port: int, holder: str) -> None:
+        self.host, self.port, self.holder = host, port, holder
+        by = f" by {holder}" if holder else ""
+        super().__init__(f"port {port} on {host} is in use{by}; stop that, or choose another with --port")
+
+
+class ExampleFailed(ControlError):
+    """The starter example could not be written."""

@@ -1,0 +1,144 @@
+"""Questions about runs, live or past. Changes nothing."""
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+from horizon_app.contracts.frames import FRAME, Frame
+from horizon_app.contracts.residency import BlockLayout
+from horizon_app.contracts.run_state import RunState
+from horizon_app.contracts.run_view import (
+    LogAnswer,
+    LogLine,
+    ResidencyAnswer,
+    Run,
+    RunDetail,
+    RunPage,
+    Series,
+    SeriesAnswer,
+)
+from horizon_app.control.errors import BadQuery, NothingRecorded, RunNotFound
+from horizon_app.control.run_folder import RunFolder
+from horizon_app.control.views import detail_view, run_view
+from horizon_app.settings import AppSettings
+from horizon_app.store.checkpoints import checkpoints_of
+from horizon_app.store.database import Database, Transaction
+from horizon_app.store.events import event_at, events_after, log_lines
+from horizon_app.store.metrics import metric_keys, series
+from horizon_app.store.run_list import SORT_KEYS, BadCursor, RunFilter, list_runs
+from horizon_app.store.runs import StoredRun, get_order, get_run, live_runs
+
+TIMELINE_TYPES = ("state", "event", "checkpoint")
+"""What a run's timeline shows: everything but metrics and log lines."""
+
+
+class History:
+    """Reads runs from the database and their folders."""
+
+    def __init__(self, database: Database, settings: AppSettings) -> None:
+        self._database = database
+        self._settings = settings
+
+    def runs(
+        self,
+        *,
+        states: Sequence[RunState] = (),
+        tag: str | None = None,
+        text: str | None = None,
+        sort: str = "-created_at",
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> RunPage:
+        """A page of the history. Raises BadQuery."""
+        key = sort.removeprefix("-")
+        if key not in SORT_KEYS:
+            raise BadQuery(field="sort", message=f"{key[:40]!r} is no sort key; there are {', '.join(SORT_KEYS)}")
+        which = RunFilter(states=tuple(states), tag=tag, text=text, sort=key, descending=sort.startswith("-"))
+        try:
+            with self._database.read() as tx:
+                page = list_runs(tx, which, limit=limit, cursor=cursor)
+        except BadCursor as error:
+            raise BadQuery(field="cursor", message=str(error)) from error
+        runs = [run_view(run) for run in page.runs]
+        return RunPage(runs=runs, next_cursor=page.next_cursor, total=page.total, counts=page.counts)
+
+    def run(self, run_id: str) -> RunDetail:
+        """One run. Raises RunNotFound."""
+        with self._database.read() as tx:
+            run, order = get_run(tx, run_id), get_order(tx, run_id)
+            if run is None or order is None:
+                raise RunNotFound(run_id)
+            return detail_view(run, order, checkpoints_of(tx, run_id))
+
+    def summary(self, run_id: str) -> Run | None:
+        """One run as the history lists it; None where there is none."""
+        with self._database.read() as tx:
+            run = get_run(tx, run_id)
+        return None if run is None else run_view(run)
+
+    def live(self) -> list[Run]:
+        """Runs that may have a worker, oldest first."""
+        with self._database.read() as tx:
+            return [run_view(run) for run in live_runs(tx)]
+
+    def series(
+        self,
+        run_id: str,
+        keys: Sequence[str] | None = None,
+        *,
+        first: int | None = None,
+        last: int | None = None,
+        max_points: int = 1000,
+    ) -> SeriesAnswer:
+        """Metrics of a run, all of them where none is named. Raises RunNotFound."""
+        with self._database.read() as tx:
+            self._get(tx, run_id)
+            wanted = metric_keys(tx, run_id) if keys is None else list(dict.fromkeys(keys))
+            found = series(tx, run_id, wanted, first=first, last=last, max_points=max_points)
+        shown = {
+            key: Series(x=[step for step, _ in one.points], y=[value for _, value in one.points])
+            for key, one in found.items()
+        }
+        flags: dict[str, Any] = {key: one.nonfinite for key, one in found.items() if one.nonfinite}
+        return SeriesAnswer(series=shown, nonfinite=flags)
+
+    def events(
+        self, run_id: str, *, after: int = 0, limit: int = 500, types: Sequence[str] | None = TIMELINE_TYPES
+    ) -> tuple[list[Frame], int]:
+        """Events behind a place and the run's newest place; `types` None gives all. Raises RunNotFound."""
+        with self._database.read() as tx:
+            run = self._get(tx, run_id)
+            found = events_after(tx, run_id, after, limit=limit, types=types)
+        return [FRAME.validate_python(frame) for frame in found], run.last_seq
+
+    def logs(
+        self,
+        run_id: str,
+        *,
+        after: int | None = None,
+        text: str | None = None,
+        level: str | None = None,
+        limit: int = 500,
+    ) -> LogAnswer:
+        """Log lines behind a place, or the newest where none is named. Raises RunNotFound."""
+        with self._database.read() as tx:
+            run = self._get(tx, run_id)
+            found = log_lines(tx, run_id, after=after, text=text, level=level, limit=limit)
+        return LogAnswer(lines=[LogLine.model_validate(line) for line in found], last_seq=run.last_seq)
+
+    def residency(self, run_id: str, step: int | None = None) -> ResidencyAnswer:
+        """The residency map at the end of a step, or now. Raises RunNotFound, NothingRecorded."""
+        with self._database.read() as tx:
+            run = self._get(tx, run_id)
+            event = None if run.layout_seq is None else event_at(tx, run_id, run.layout_seq)
+        if event is None:
+            raise NothingRecorded(f"run {run_id} has no block layout yet: its model is not built")
+        frame = RunFolder(self._settings.runs_dir, run_id).frame_at_step(step)
+        shown = None if frame is None else base64.b64encode(frame).decode()
+        return ResidencyAnswer(layout=BlockLayout.model_validate(event["data"]), frame=shown)
+
+    def _get(self, tx: Transaction, run_id: str) -> StoredRun:
+        run = get_run(tx, run_id)
+        if run is None:
+            raise RunNotFound(run_id)
+        return run

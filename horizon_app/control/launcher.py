@@ -1,0 +1,74 @@
+"""Starts a run's worker as a process of its own session; knows its exit status for as long as this process is its parent."""
+
+import os
+import sys
+from pathlib import Path
+
+import psutil
+
+from horizon_app.control.run_folder import RunFolder
+from horizon_app.settings import AppSettings
+from horizon_app.store.runs import StoredOrder, StoredRun
+
+
+class Launcher:
+    """The workers that this process started."""
+
+    def __init__(self, settings: AppSettings) -> None:
+        self._settings = settings
+        self._children: dict[str, int] = {}
+        self._statuses: dict[str, int] = {}
+
+    def launch(self, run: StoredRun, order: StoredOrder) -> tuple[int, float]:
+        """Write run.json and start the worker; gives process id and start time. Raises OSError."""
+        folder = RunFolder(self._settings.runs_dir, run.id)
+        folder.write_order(
+            {
+                "run_id": run.id,
+                "spec": order.spec,
+                "model_dir": order.model_dir,
+                "data_paths": order.data_paths,
+                "base_dir": order.base_dir,
+            }
+        )
+        pid = self._spawn(folder.path)
+        self._children[run.id] = pid
+        try:
+            return pid, psutil.Process(pid).create_time()
+        except psutil.NoSuchProcess as error:
+            raise OSError(f"the worker process {pid} ended at once") from error
+
+    def is_parent_of(self, run_id: str) -> bool:
+        """Whether this process started the run's worker, and so learns its exit status."""
+        return run_id in self._children
+
+    def exit_status(self, run_id: str) -> int | None:
+        """Exit code, negative for a signal; None while it runs, or where another process is its parent."""
+        if run_id not in self._children or run_id in self._statuses:
+            return self._statuses.get(run_id)
+        try:
+            pid, status = os.waitpid(self._children[run_id], os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if pid == 0:
+            return None
+        self._statuses[run_id] = os.waitstatus_to_exitcode(status)
+        return self._statuses[run_id]
+
+    def _spawn(self, run_dir: Path) -> int:
+        command = [sys.executable, "-m", self._settings.worker_module, str(run_dir)]
+        log = os.open(run_dir / "worker.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            return os.posix_spawn(
+                sys.executable,
+                command,
+                os.environ,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, log, 1),
+                    (os.POSIX_SPAWN_DUP2, log, 2),
+                ],
+                setsid=True,
+            )
+        finally:
+            os.close(log)

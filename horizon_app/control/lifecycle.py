@@ -1,0 +1,37 @@
+"""The only writer of a run's state: compare-and-set along the table of legal transitions, and an event for each change."""
+
+from datetime import UTC, datetime
+
+from horizon_app.contracts.events import StateChanged
+from horizon_app.contracts.run_state import ENDED, TRANSITIONS, RunState, is_legal
+from horizon_app.control.errors import IllegalTransition, RunNotFound
+from horizon_app.store.database import Transaction
+from horizon_app.store.events import NewEvent, append_events
+from horizon_app.store.runs import StoredRun, get_run, set_state, update_run
+
+
+def change_state(tx: Transaction, run_id: str, new: RunState, reason: str = "") -> None:
+    """Take a run to another state and append the event. Raises RunNotFound, IllegalTransition."""
+    run = get_run(tx, run_id, lock=True)
+    if run is None:
+        raise RunNotFound(run_id)
+    event = StateChanged(time=datetime.now(UTC), state=new, reason=reason)
+    enter_state(tx, run, event)
+    append_events(tx, run_id, [NewEvent(seq=run.last_seq + 1, journal_seq=None, event=event)])
+    update_run(tx, run_id, last_seq=run.last_seq + 1)
+
+
+def enter_state(tx: Transaction, run: StoredRun, event: StateChanged) -> None:
+    """Take a locked run to the state of an event that the caller appends. Raises IllegalTransition."""
+    if not is_legal(run.state, event.state):
+        raise IllegalTransition(run_id=run.id, old=run.state, new=event.state)
+    times: dict[str, datetime | None] = {}
+    if event.state is RunState.STARTING:
+        times["started_at"] = event.time
+    if event.state is RunState.STOPPING:
+        times["stop_asked_at"] = event.time
+    if event.state in ENDED:
+        times["ended_at"] = event.time
+    came_from = [state for state, targets in TRANSITIONS.items() if event.state in targets]
+    if not set_state(tx, run.id, came_from, event.state, event.reason, **times):
+        raise IllegalTransition(run_id=run.id, old=run.state, new=event.state)

@@ -1,0 +1,60 @@
+"""Which files a spec may name: inside the home folder and the allowed folders, after every link is followed."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from horizon_app.contracts.problems import FieldProblem
+from horizon_app.settings import AppSettings
+
+
+class PathRefused(ValueError):
+    """A path that may not be used, or that is not there."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        self.message, self.fix = message, fix
+        super().__init__(f"{message}; {fix}")
+
+    def problem(self, field: str) -> FieldProblem:
+        """The same as a problem of one field."""
+        return FieldProblem(field=field, message=self.message, fix=self.fix)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PathRules:
+    """How a path of a spec becomes a real one."""
+
+    base: Path
+    """Relative paths start here."""
+    roots: tuple[Path, ...] | None
+    """Real paths must lie in one of these; None allows every path that the user could open."""
+
+    def resolve(self, text: str) -> Path:
+        """The real path of an existing file or folder. Raises PathRefused."""
+        if "\0" in text:
+            raise PathRefused("a path can't hold a NUL character", "write a plain path")
+        named = Path(text) if self.roots is not None else Path(text).expanduser()
+        try:
+            real = (self.base / named).resolve()
+            allowed = self.roots is None or any(real.is_relative_to(root) for root in self.roots)
+            exists = allowed and real.exists()
+        except (OSError, RuntimeError) as error:
+            raise PathRefused(f"{text[:200]!r} can't be read: {error}", "check the path") from error
+        if not allowed:
+            raise PathRefused(
+                f"{text[:200]!r} lies outside of the allowed folders",
+                "put it into the home folder, or name its folder in HORIZON_FOLDERS and restart the server",
+            )
+        if not exists:
+            raise PathRefused(f"{text[:200]!r} is not there", f"relative paths start at {self.base}")
+        return real
+
+
+def rules_for_clients(settings: AppSettings) -> PathRules:
+    """For what comes over the wire: relative to the home folder, confined to it and the allowed folders."""
+    roots = (settings.home, *settings.folders)
+    return PathRules(base=settings.home, roots=tuple(root.expanduser().resolve() for root in roots))
+
+
+def rules_for_user(base_dir: Path) -> PathRules:
+    """For the command line: relative to the spec file, and as free as the user who typed it."""
+    return PathRules(base=base_dir.resolve(), roots=None)

@@ -1,0 +1,157 @@
+"""The files in a run's folder that the server reads and writes: order, commands, journal, worker, last words, frames."""
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from horizon_app.contracts.commands import StopRun
+from horizon_app.contracts.ids import is_run_id
+from horizon_app.contracts.residency import HEADER_BYTES, decode_header, frame_bytes
+from horizon_app.contracts.run_state import RunState
+from horizon_app.control.errors import RunNotFound
+
+_READ_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LastWords:
+    """What a worker wrote as its last act."""
+
+    exit_code: int
+    state: RunState
+    reason: str
+
+
+class RunFolder:
+    """RUNS/RUN_ID."""
+
+    def __init__(self, runs_dir: Path, run_id: str) -> None:
+        """Name the folder. Raises RunNotFound where `run_id` has not the shape of one."""
+        if not is_run_id(run_id):
+            raise RunNotFound(run_id)
+        self.path = runs_dir / run_id
+
+    def write_order(self, order: dict[str, Any]) -> None:
+        """Make the folder and write run.json, in one go. Raises OSError."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        partial = self.path / ".run.json.partial"
+        partial.write_text(json.dumps(order, ensure_ascii=False, indent=1), encoding="utf-8")
+        partial.replace(self.path / "run.json")
+
+    def append_command(self, command: StopRun) -> None:
+        """Tell the worker something. Raises OSError."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / "commands.jsonl").open("ab") as file:
+            file.write(command.model_dump_json().encode() + b"\n")
+
+    def read_journal(self, start: int) -> tuple[list[bytes], int]:
+        """Whole lines of the journal from a byte on, a few MiB at most, and the offset behind them."""
+        size = _READ_BYTES
+        while True:
+            try:
+                with (self.path / "journal.jsonl").open("rb") as file:
+                    file.seek(start)
+                    content = file.read(size)
+            except FileNotFoundError:
+                return [], start
+            whole = content.rfind(b"\n") + 1
+            if whole or len(content) < size:
+                return content[:whole].split(b"\n")[:-1], start + whole
+            size *= 4  # one line is longer than that
+
+    def worker(self) -> tuple[int, float] | None:
+        """Process id and start time that the worker wrote down."""
+        content = self._json("worker.json")
+        pid, start = content.get("pid"), content.get("start_time")
+        return (pid, float(start)) if isinstance(pid, int) and isinstance(start, int | float) else None
+
+    def last_words(self) -> LastWords | None:
+        """exit.json, where the worker came to write it."""
+        content = self._json("exit.json")
+        try:
+            return LastWords(
+                exit_code=int(content["exit_code"]),
+                state=RunState(content["state"]),
+                reason=str(content.get("reason", "")),
+            )
+        except (KeyError, ValueError, TypeError):
+            return None
+
+    def log_tail(self, lines: int) -> list[str]:
+        """The last lines of what the worker printed."""
+        try:
+            with (self.path / "worker.log").open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - 16_384))
+                text = file.read().decode(errors="replace")
+        except OSError:
+            return []
+        return [line[:500] for line in text.splitlines() if line.strip()][-lines:]
+
+    def newest_frame(self, seen: int) -> tuple[int, bytes | None]:
+        """How many residency frames there are, and the newest where there are more than `seen`."""
+        return self._frame_at(None, seen)
+
+    def frame_at_step(self, step: int | None) -> bytes | None:
+        """The last frame at or before the end of an optimizer step; the newest where no step is named."""
+        if step is None:
+            return self._frame_at(None, 0)[1]
+        return self._frame_at(step, 0)[1]
+
+    def remove(self) -> int:
+        """Delete the folder without following links out of it; gives the bytes freed. Raises OSError."""
+        if self.path.is_symlink():
+            self.path.unlink()
+            return 0
+        if not self.path.exists():
+            return 0
+        freed = _bytes_below(self.path)
+        shutil.rmtree(self.path)
+        return freed
+
+    def _json(self, name: str) -> dict[str, Any]:
+        try:
+            content = json.loads((self.path / name).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    def _frame_at(self, step: int | None, seen: int) -> tuple[int, bytes | None]:
+        try:
+            with (self.path / "residency.bin").open("rb") as file:
+                fd = file.fileno()
+                header = os.pread(fd, HEADER_BYTES, 0)
+                if len(header) < HEADER_BYTES:
+                    return 0, None
+                first, maps = decode_header(header)
+                length = frame_bytes(first.num_blocks, maps)
+                count = os.fstat(fd).st_size // length
+                index = count if step is None else _frames_until(fd, length, count, step)
+                if index == 0 or (step is None and count <= seen):
+                    return count, None
+                return count, os.pread(fd, length, (index - 1) * length)
+        except (FileNotFoundError, ValueError):
+            return 0, None
+
+
+def _frames_until(fd: int, length: int, count: int, step: int) -> int:
+    """How many frames were recorded until the end of `step`; steps never fall in a recording."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        header, _ = decode_header(os.pread(fd, HEADER_BYTES, middle * length))
+        if header.step <= step:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _bytes_below(folder: Path) -> int:
+    total = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            total += os.lstat(os.path.join(root, name)).st_blocks * 512  # noqa: PTH118 - thousands of files
+    return total

@@ -1,0 +1,99 @@
+"""From a decoded spec to a queued run, or to every problem that keeps it from running."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from horizon_app.contracts.events import StateChanged
+from horizon_app.contracts.ids import RunId, new_run_id
+from horizon_app.contracts.problems import FieldProblem, SpecRefused
+from horizon_app.contracts.run_spec import RunSpec
+from horizon_app.contracts.run_state import RunState
+from horizon_app.contracts.spec_parse import parse_spec
+from horizon_app.control.labels import label_problems
+from horizon_app.control.model_folder import is_model_folder, read_model_facts
+from horizon_app.control.paths import PathRefused, PathRules
+from horizon_app.planning import feasibility
+from horizon_app.planning.facts import MachineFacts, ModelFacts
+from horizon_app.store.database import Database
+from horizon_app.store.events import NewEvent, append_events
+from horizon_app.store.runs import NewRun, find_by_key, insert_run, update_run
+
+DEFAULT_STEPS = 200
+"""Optimizer steps of a spec that names neither steps nor epochs."""
+
+
+def submit(
+    database: Database, document: Any, *, rules: PathRules, machine: MachineFacts, start: bool, key: str | None
+) -> RunId:
+    """Check a spec and queue it; a `key` that was used before gives the run of that time. Raises SpecRefused."""
+    if key is not None:
+        with database.read() as tx:
+            before = find_by_key(tx, key)
+        if before is not None:
+            return before
+    run = _accept(document, rules, machine, held=not start, key=key)
+    with database.write() as tx:
+        before = None if key is None else find_by_key(tx, key)  # a double click may have come in between
+        if before is not None:
+            return before
+        insert_run(tx, run)
+        event = StateChanged(time=run.created_at, state=RunState.QUEUED, reason="" if start else "not started yet")
+        append_events(tx, run.id, [NewEvent(seq=1, journal_seq=None, event=event)])
+        update_run(tx, run.id, last_seq=1)
+    return run.id
+
+
+def _accept(document: Any, rules: PathRules, machine: MachineFacts, *, held: bool, key: str | None) -> NewRun:
+    spec = parse_spec(document)
+    problems = label_problems(name=spec.name, tags=spec.tags, notes=spec.notes)
+    model_dir, facts = _model(spec, rules, problems)
+    data_paths = _data(spec, rules, problems)
+    if facts is not None:
+        problems.extend(feasibility.check(spec, facts, machine))
+    if problems or model_dir is None or facts is None:
+        raise SpecRefused(problems)
+    now = datetime.now(UTC)
+    return NewRun(
+        id=new_run_id(now),
+        name=spec.name or Path(spec.model.path).name or model_dir.name,
+        tags=spec.tags,
+        notes=spec.notes,
+        held=held,
+        created_at=now,
+        spec=spec.model_dump(mode="json"),
+        model_dir=str(model_dir),
+        data_paths=[str(path) for path in data_paths],
+        base_dir=str(rules.base),
+        model_name=model_dir.name,
+        architecture=facts.architecture,
+        parameters=facts.parameters,
+        total_steps=None if spec.training.epochs is not None else spec.training.optimizer_steps or DEFAULT_STEPS,
+        idempotency_key=key,
+    )
+
+
+def _model(spec: RunSpec, rules: PathRules, problems: list[FieldProblem]) -> tuple[Path | None, ModelFacts | None]:
+    try:
+        folder = rules.resolve(spec.model.path)
+    except PathRefused as error:
+        problems.append(error.problem("model.path"))
+        return None, None
+    if not is_model_folder(folder):
+        what = "a folder without config.json" if folder.is_dir() else "not a folder"
+        fix = "name a Hugging Face checkpoint folder (config.json, safetensors, tokenizer)"
+        problems.append(FieldProblem(field="model.path", message=f"{spec.model.path!r} is {what}", fix=fix))
+        return None, None
+    return folder, read_model_facts(folder)
+
+
+def _data(spec: RunSpec, rules: PathRules, problems: list[FieldProblem]) -> list[Path]:
+    one = isinstance(spec.data.path, str)
+    named = [spec.data.path] if isinstance(spec.data.path, str) else spec.data.path
+    found: list[Path] = []
+    for index, text in enumerate(named):
+        try:
+            found.append(rules.resolve(text))
+        except PathRefused as error:
+            problems.append(error.problem("data.path" if one else f"data.path.{index}"))
+    return found

@@ -1,0 +1,224 @@
+"""Watches one live run until it has ended: journal, residency recording, process, stop deadline.
+
+Everything it knows it finds in the run's folder and the database, so it can be started anew at any time, by any
+process, beside another one.
+"""
+
+import asyncio
+import logging
+import signal
+import time
+import traceback
+from datetime import UTC, datetime
+from enum import Enum
+
+from horizon_app.contracts.events import Event, LogWritten
+from horizon_app.contracts.run_state import ENDED, RunState
+from horizon_app.control import process_watch
+from horizon_app.control.errors import IllegalTransition, RunNotFound
+from horizon_app.control.hub import Hub
+from horizon_app.control.launcher import Launcher
+from horizon_app.control.lifecycle import change_state
+from horizon_app.control.machine import oom_kills
+from horizon_app.control.recorder import JournalBatch, note, record_batch
+from horizon_app.control.run_folder import RunFolder
+from horizon_app.settings import AppSettings
+from horizon_app.store.checkpoints import checkpoints_of
+from horizon_app.store.database import Database
+from horizon_app.store.errors import DatabaseBusy
+from horizon_app.store.runs import StoredRun, get_run
+
+_log = logging.getLogger(__name__)
+TICK_S = 0.1
+AFTER_TROUBLE_S = 1.0
+LAUNCH_GRACE_S = 20.0
+"""How long a run may be starting without anyone knowing its process."""
+PARENT_GRACE_S = 3.0
+"""How long the process that started a worker has to say how it ended, before another one calls it interrupted."""
+EXIT_GRACE_S = 30.0
+"""How long a worker may live on after its final state."""
+
+
+class _Process(Enum):
+    UNKNOWN = "unknown"
+    ALIVE = "alive"
+    GONE = "gone"
+
+
+class Supervisor:
+    """One run that may have a worker."""
+
+    def __init__(
+        self, run: StoredRun, *, database: Database, hub: Hub, launcher: Launcher, settings: AppSettings
+    ) -> None:
+        self._run = run
+        self._database = database
+        self._hub = hub
+        self._launcher = launcher
+        self._settings = settings
+        self._folder = RunFolder(settings.runs_dir, run.id)
+        self._read_bytes = run.journal_bytes
+        self._read_lines = run.journal_seq
+        self._frames = 0
+        self._frame: bytes | None = None
+        self._oom_before = oom_kills()
+        self._gone_since: float | None = None
+        self._ended_since: float | None = None
+        self._signals: set[signal.Signals] = set()
+        self._trouble = ""
+
+    async def watch(self) -> None:
+        """Until the run has ended and its worker is gone, or the run was deleted."""
+        done = False
+        while not done:
+            before = self._run.last_seq
+            try:
+                done = await asyncio.to_thread(self._tick)
+            # One run's trouble, whatever it is, must not end its watch: it is recorded and tried again.
+            except Exception as error:  # noqa: BLE001
+                await self._report(error)
+            if self._run.last_seq != before:
+                await self._hub.refresh(self._run.id)
+            if self._frame is not None:
+                self._hub.show_frame(self._run.id, self._frames, self._frame)
+                self._frame = None
+            if not done:
+                await asyncio.sleep(AFTER_TROUBLE_S if self._trouble else TICK_S)
+
+    def _tick(self) -> bool:
+        process = self._process()  # before the journal is read: what a process wrote before it went is read after
+        self._record_journal()
+        if self._hub.is_watched(self._run.id):
+            self._frames, self._frame = self._folder.newest_frame(self._frames)
+        if not self._refresh():
+            return True
+        self._trouble = ""
+        if self._run.state in ENDED:
+            return self._see_off(process)
+        if process is not _Process.ALIVE:
+            self._miss(process)
+            return False
+        self._gone_since = None
+        if self._run.state is RunState.STOPPING:
+            self._press()
+        return False
+
+    def _process(self) -> _Process:
+        if self._launcher.exit_status(self._run.id) is not None:
+            return _Process.GONE
+        known = self._known_worker()
+        if known is None:
+            return _Process.UNKNOWN
+        return _Process.ALIVE if process_watch.is_alive(*known) else _Process.GONE
+
+    def _known_worker(self) -> tuple[int, float] | None:
+        if self._run.pid is not None and self._run.process_start is not None:
+            return self._run.pid, self._run.process_start
+        return self._folder.worker()
+
+    def _record_journal(self) -> None:
+        while True:
+            lines, end = self._folder.read_journal(self._read_bytes)
+            if not lines:
+                return
+            batch = JournalBatch(first_line=self._read_lines + 1, end_bytes=end, lines=lines)
+            run = record_batch(self._database, self._run.id, batch)
+            if run is None:
+                return
+            self._run = run
+            self._read_bytes, self._read_lines = run.journal_bytes, run.journal_seq
+
+    def _refresh(self) -> bool:
+        with self._database.read() as tx:
+            run = get_run(tx, self._run.id)
+        if run is not None:
+            self._run = run
+        return run is not None
+
+    def _see_off(self, process: _Process) -> bool:
+        """The run has ended: done once its worker is gone, which a worker that hangs is helped with."""
+        now = time.monotonic()
+        self._ended_since = self._ended_since or now
+        if process is not _Process.ALIVE:
+            return True
+        if now - self._ended_since > EXIT_GRACE_S:
+            self._signal(signal.SIGKILL, "has not gone after its final state")
+        return False
+
+    def _miss(self, process: _Process) -> None:
+        """The run has not ended and no worker is seen: after a while, or at once where it is certain, end it."""
+        if process is _Process.UNKNOWN:
+            started = self._run.started_at or self._run.created_at
+            if datetime.now(UTC).timestamp() - started.timestamp() > LAUNCH_GRACE_S:
+                self._end(RunState.INTERRUPTED, "no worker process was ever seen")
+            return
+        now = time.monotonic()
+        self._gone_since = self._gone_since or now
+        if not self._launcher.is_parent_of(self._run.id) and now - self._gone_since < PARENT_GRACE_S:
+            return
+        words = self._folder.last_words()
+        if words is not None and words.state in ENDED:
+            self._end(words.state, words.reason)
+        elif self._run.state is RunState.STOPPING and self._stopping_s() >= self._settings.stop_grace_s:
+            self._end(RunState.STOPPED, f"did not stop within {self._settings.stop_grace_s:g} s and was killed")
+        else:
+            self._end(RunState.INTERRUPTED, self._cause())
+
+    def _end(self, state: RunState, reason: str) -> None:
+        tail = self._folder.log_tail(12) if state is RunState.INTERRUPTED else []
+        lines: list[Event] = [LogWritten(level="error", message=f"worker.log: {line}") for line in tail]
+        note(self._database, self._run.id, lines)
+        try:
+            with self._database.write() as tx:
+                change_state(tx, self._run.id, state, reason)
+        except (IllegalTransition, RunNotFound):
+            return  # another process was quicker
+        finally:
+            self._refresh()
+
+    def _cause(self) -> str:
+        known = self._known_worker()
+        kills = max(0, oom_kills() - self._oom_before)
+        ended = process_watch.describe_end(known and known[0], self._launcher.exit_status(self._run.id), kills)
+        with self._database.read() as tx:
+            saved = checkpoints_of(tx, self._run.id)
+        last = f"last checkpoint at step {saved[-1].step}" if saved else "no checkpoint"
+        return f"{ended}; {self._run.step} optimizer steps done, {last}"
+
+    def _stopping_s(self) -> float:
+        asked = self._run.stop_asked_at
+        return 0.0 if asked is None else datetime.now(UTC).timestamp() - asked.timestamp()
+
+    def _press(self) -> None:
+        """The run was asked to stop: after the grace a signal, after some more the end."""
+        late = self._stopping_s() - self._settings.stop_grace_s
+        if late > self._settings.kill_grace_s:
+            self._signal(signal.SIGKILL, f"did not stop within {self._stopping_s():.0f} s")
+        elif late > 0:
+            self._signal(signal.SIGTERM, f"did not stop within {self._settings.stop_grace_s:g} s")
+
+    def _signal(self, number: signal.Signals, why: str) -> None:
+        known = self._known_worker()
+        if known is None or number in self._signals:
+            return
+        self._signals.add(number)
+        process_watch.signal_group(known[0], number)
+        message = f"the worker process {known[0]} {why}: sent {number.name} to its group"
+        note(self._database, self._run.id, [LogWritten(level="warning", message=message)])
+
+    async def _report(self, error: Exception) -> None:
+        """Log trouble with its trace; record it in the run's stream once for each kind."""
+        trace = traceback.format_exc()
+        kind = f"{type(error).__name__}: {error}"
+        if kind == self._trouble:
+            return
+        self._trouble = kind
+        _log.error("run %s: %s", self._run.id, trace)
+        if isinstance(error, DatabaseBusy):
+            return  # nothing can be recorded now
+        try:
+            await asyncio.to_thread(
+                note, self._database, self._run.id, [LogWritten(level="error", message=f"the server's watch: {trace}")]
+            )
+        except Exception:  # noqa: BLE001 - the same trouble again, and it is logged
+            _log.exception("run %s: the trouble could not be recorded", self._run.id)

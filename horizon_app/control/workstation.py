@@ -1,0 +1,198 @@
+"""A home folder, open: what can be done with runs, for a server and for the command line alike."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from horizon_app.contracts.commands import StopRun
+from horizon_app.contracts.frames import FRAME, Frame
+from horizon_app.contracts.problems import SpecRefused
+from horizon_app.contracts.run_state import ENDED, LIVE, RunState
+from horizon_app.contracts.run_view import LogAnswer, Run, RunDetail, RunPage, SeriesAnswer
+from horizon_app.control.dispatcher import Dispatcher
+from horizon_app.control.errors import RunIsLive, RunNotFound, RunNotLive
+from horizon_app.control.history import History
+from horizon_app.control.hub import Hub
+from horizon_app.control.labels import label_problems
+from horizon_app.control.launcher import Launcher
+from horizon_app.control.lifecycle import change_state
+from horizon_app.control.machine import Machine
+from horizon_app.control.paths import rules_for_clients, rules_for_user
+from horizon_app.control.run_folder import RunFolder
+from horizon_app.control.server_file import ServerInfo, find_server
+from horizon_app.control.submission import submit
+from horizon_app.control.views import run_view
+from horizon_app.settings import AppSettings
+from horizon_app.store.database import Database, Transaction, open_database
+from horizon_app.store.migrate import migrate
+from horizon_app.store.runs import StoredRun, delete_run, get_run, update_run
+
+_HOME_FOLDERS = ("models", "data", "examples", "runs")
+
+
+class Workstation:
+    """The use cases. Its plain methods may be called from any thread; each is one short transaction or two."""
+
+    def __init__(self, settings: AppSettings) -> None:
+        self.settings = settings
+        self.machine = Machine()
+        self.launcher = Launcher(settings)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def open(self) -> Self:
+        """Make the home folder where it is missing, bring the database up to date. Raises StoreError, OSError."""
+        for name in _HOME_FOLDERS:
+            (self.settings.home / name).mkdir(parents=True, exist_ok=True)
+        self.database: Database = open_database(self.settings)
+        migrate(self.database)
+        self.hub = Hub(self.database)
+        self.history = History(self.database, self.settings)
+        self.dispatcher = Dispatcher(
+            database=self.database, hub=self.hub, launcher=self.launcher, settings=self.settings
+        )
+        return self
+
+    def close(self) -> None:
+        """Close the database. Runs go on without us."""
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def submit(
+        self, document: Any, *, base_dir: Path | None = None, start: bool = True, key: str | None = None
+    ) -> RunDetail:
+        """Check a decoded spec and queue it. Raises SpecRefused.
+
+        Paths are relative to `base_dir` and free for the user of the command line; without it they come from a
+        client, are relative to the home folder and confined to it and the allowed folders.
+        """
+        rules = rules_for_clients(self.settings) if base_dir is None else rules_for_user(base_dir)
+        run_id = submit(self.database, document, rules=rules, machine=self.machine.facts(), start=start, key=key)
+        return self.history.run(run_id)
+
+    def start(self, run_id: str) -> Run:
+        """Let a run that was submitted without starting take its place in the queue. Raises RunNotFound, RunIsLive."""
+        with self.database.write() as tx:
+            run = self._get(tx, run_id)
+            if run.state is not RunState.QUEUED:
+                raise RunIsLive(run_id=run_id, state=run.state, action="started")
+            update_run(tx, run_id, held=False)
+            return run_view(self._get(tx, run_id))
+
+    def stop(self, run_id: str, *, save: bool = True) -> Run:
+        """Ask a run to stop at the next optimizer step; one that waits leaves the queue. Raises RunNotFound, RunNotLive."""
+        with self.database.write() as tx:
+            run = self._get(tx, run_id)
+            if run.state in ENDED:
+                raise RunNotLive(run_id=run_id, state=run.state, action="stop")
+            if run.state is RunState.QUEUED:
+                change_state(tx, run_id, RunState.STOPPED, "stopped before it started")
+            elif run.state is not RunState.STOPPING:
+                change_state(tx, run_id, RunState.STOPPING, f"asked to stop, {'' if save else 'not '}saving the model")
+        if run.state in LIVE:
+            RunFolder(self.settings.runs_dir, run_id).append_command(StopRun(save=save))
+        with self.database.read() as tx:
+            return run_view(self._get(tx, run_id))
+
+    def edit(
+        self, run_id: str, *, name: str | None = None, tags: Sequence[str] | None = None, notes: str | None = None
+    ) -> Run:
+        """Change a run's labels; None leaves one as it is. Raises RunNotFound, SpecRefused."""
+        labels = None if tags is None else list(tags)
+        problems = label_problems(name=name, tags=labels, notes=notes)
+        if problems:
+            raise SpecRefused(problems)
+        changes = {"name": name, "tags": labels, "notes": notes}
+        with self.database.write() as tx:
+            self._get(tx, run_id)
+            update_run(tx, run_id, **{column: value for column, value in changes.items() if value is not None})
+            return run_view(self._get(tx, run_id))
+
+    def delete(self, run_id: str) -> int:
+        """Remove a run and its folder; gives the bytes freed. Raises RunNotFound, RunIsLive, OSError."""
+        with self.database.write() as tx:  # held until the folder is gone: nobody can start the run meanwhile
+            run = self._get(tx, run_id)
+            if run.state in LIVE:
+                raise RunIsLive(run_id=run_id, state=run.state, action="deleted")
+            delete_run(tx, run_id)
+            return RunFolder(self.settings.runs_dir, run_id).remove()
+
+    def run(self, run_id: str) -> RunDetail:
+        """One run. Raises RunNotFound."""
+        return self.history.run(run_id)
+
+    def runs(
+        self, *, state: Sequence[RunState] = (), tag: str | None = None, q: str | None = None,
+        sort: str = "-created_at", limit: int = 50, cursor: str | None = None,
+    ) -> RunPage:  # fmt: skip
+        """A page of the history. Raises BadQuery."""
+        return self.history.runs(states=state, tag=tag, text=q, sort=sort, limit=limit, cursor=cursor)
+
+    def series(self, run_id: str, keys: Sequence[str] | None = None, *, max_points: int = 1000) -> SeriesAnswer:
+        """Metrics of a run. Raises RunNotFound."""
+        return self.history.series(run_id, keys, max_points=max_points)
+
+    def events(
+        self, run_id: str, *, after: int = 0, limit: int = 500, types: Sequence[str] | None = None
+    ) -> list[Frame]:
+        """Events behind a place, of all types where none is named. Raises RunNotFound."""
+        return self.history.events(run_id, after=after, limit=limit, types=types)[0]
+
+    def logs(
+        self, run_id: str, *, after: int | None = None, q: str | None = None, level: str | None = None, limit: int = 500
+    ) -> LogAnswer:
+        """Log lines behind a place, or the newest where none is named. Raises RunNotFound."""
+        return self.history.logs(run_id, after=after, text=q, level=level, limit=limit)
+
+    def server(self) -> ServerInfo | None:
+        """The server that runs on this home folder now."""
+        return find_server(self.settings.home)
+
+    async def attend(self) -> None:
+        """Watch every live run and start what is queued, until cancelled. For a server."""
+        self._loop = asyncio.get_running_loop()
+        await self.dispatcher.run()
+
+    def nudge(self) -> None:
+        """Something was changed by this process: look at once rather than within a second. For any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.dispatcher.wake)
+
+    async def supervise(self, run_id: str, on_event: Callable[[Frame], None]) -> RunDetail:
+        """See one run through: start it when nothing else is live, record it, hand over each event, until it has ended.
+
+        Where a server runs on the same home folder, that one does the starting.
+        """
+        attending = asyncio.create_task(self.dispatcher.run(only=run_id, may_start=lambda: self.server() is None))
+        try:
+            with self.hub.view(run_id, after=0, last_seq=self.run(run_id).last_seq) as viewer:
+                ended = False
+                while not ended:
+                    ended = (await asyncio.to_thread(self.run, run_id)).state in ENDED
+                    if ended:
+                        await self.hub.refresh(run_id)
+                    while texts := await viewer.texts():
+                        for text in texts:
+                            on_event(FRAME.validate_json(text))
+                    if not ended:
+                        await viewer.wait(timeout_s=1.0)
+        finally:
+            attending.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await attending
+        return await asyncio.to_thread(self.run, run_id)
+
+    def _get(self, tx: Transaction, run_id: str) -> StoredRun:
+        run = get_run(tx, run_id, lock=True)
+        if run is None:
+            raise RunNotFound(run_id)
+        return run

@@ -1,0 +1,1 @@
+"""Pure arithmetic on specs and machines: no torch, no files, no clock."""

@@ -1,0 +1,56 @@
+"""Settings of the app: arguments first, then the environment (HORIZON_*), then defaults. The only reader of both."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import platformdirs
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+
+def _default_home() -> Path:
+    return Path(platformdirs.user_data_dir("horizon", appauthor=False))
+
+
+class AppSettings(BaseSettings):
+    """Where things are and how the server behaves."""
+
+    model_config = SettingsConfigDict(env_prefix="HORIZON_", frozen=True, extra="ignore")
+
+    home: Path = Field(default_factory=_default_home, description="folder of the database, the runs, models and data")
+    host: str = Field(default="127.0.0.1", description="address that the server binds")
+    port: int = Field(default=8321, ge=0, le=65535, description="port that the server binds; 0 takes a free one")
+    database_url: str | None = Field(default=None, description="SQLAlchemy URL in place of HOME/horizon.db")
+    folders: Annotated[tuple[Path, ...], NoDecode] = Field(
+        default=(), description="folders beside the home folder that models and data may come from, as in PATH"
+    )
+    stop_grace_s: float = Field(
+        default=60.0, ge=0, description="seconds a run has to stop at a step's end before its processes get a signal"
+    )
+    kill_grace_s: float = Field(default=10.0, ge=0, description="seconds between that signal and SIGKILL")
+    worker_module: str = Field(
+        default="horizon_app.worker", description="module that executes a run; tests put a worker without torch here"
+    )
+
+    @field_validator("folders", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(Path(part) for part in value.split(os.pathsep) if part)
+        return value
+
+    @field_validator("home")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    @property
+    def runs_dir(self) -> Path:
+        """Folder that holds one folder a run."""
+        return self.home / "runs"
+
+    @property
+    def database_path(self) -> Path:
+        """The database file, used where `database_url` is not set."""
+        return self.home / "horizon.db"

@@ -1,0 +1,1 @@
+"""The only place that speaks SQL: tables, transactions, and what is asked of them."""

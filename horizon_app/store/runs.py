@@ -1,0 +1,179 @@
+"""Rows of runs: insert, read one, compare-and-set of the state, progress."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import delete as sql_delete
+from sqlalchemy import func, insert, select, update
+
+from horizon_app.contracts.ids import RunId
+from horizon_app.contracts.run_state import LIVE, RunState
+from horizon_app.store.database import Transaction
+from horizon_app.store.tables import RunTable
+
+_T = RunTable
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewRun:
+    """What is known of a run when it is submitted."""
+
+    id: RunId
+    name: str
+    tags: list[str]
+    notes: str
+    held: bool
+    created_at: datetime
+    spec: dict[str, Any]
+    model_dir: str
+    data_paths: list[str]
+    base_dir: str
+    model_name: str
+    architecture: str | None
+    parameters: int | None
+    total_steps: int | None
+    idempotency_key: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredRun:
+    """A run as the history lists it."""
+
+    id: RunId
+    name: str
+    tags: list[str]
+    notes: str
+    state: RunState
+    reason: str
+    held: bool
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    stop_asked_at: datetime | None
+    device: str | None
+    model_name: str
+    architecture: str | None
+    parameters: int | None
+    step: int
+    total_steps: int | None
+    metrics: dict[str, float | None]
+    sparkline: dict[str, Any]
+    layout_seq: int | None
+    last_seq: int
+    journal_seq: int
+    journal_bytes: int
+    pid: int | None
+    process_start: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredOrder:
+    """What a run was asked to do, and what came of it: the large columns, read only where needed."""
+
+    spec: dict[str, Any]
+    model_dir: str
+    data_paths: list[str]
+    base_dir: str
+    plan: dict[str, Any] | None
+    outcome: dict[str, Any] | None
+
+
+def _columns(kind: type) -> list[Any]:
+    return [getattr(_T, field.name) for field in fields(kind)]
+
+
+RUN_COLUMNS = _columns(StoredRun)
+_ORDER_COLUMNS = _columns(StoredOrder)
+
+
+def stored_run(row: Any) -> StoredRun:
+    """A row of `RUN_COLUMNS`, typed."""
+    values = dict(row._mapping)
+    return StoredRun(**{**values, "id": RunId(values["id"]), "state": RunState(values["state"])})
+
+
+def insert_run(tx: Transaction, run: NewRun) -> None:
+    """A new row, queued, without events."""
+    values = {field.name: getattr(run, field.name) for field in fields(NewRun)}
+    tx.execute(
+        insert(_T).values(
+            **values, state=RunState.QUEUED.value, reason="", updated_at=run.created_at, step=0, metrics={},
+            sparkline={}, last_seq=0, journal_seq=0, journal_bytes=0,
+        )
+    )  # fmt: skip
+
+
+def get_run(tx: Transaction, run_id: str, *, lock: bool = False) -> StoredRun | None:
+    """One run; `lock` keeps other writers away from it where the database locks rows."""
+    query = select(*RUN_COLUMNS).where(_T.id == run_id)
+    row = tx.execute(query.with_for_update() if lock else query).one_or_none()
+    return None if row is None else stored_run(row)
+
+
+def get_order(tx: Transaction, run_id: str) -> StoredOrder | None:
+    """What one run was asked to do."""
+    row = tx.execute(select(*_ORDER_COLUMNS).where(_T.id == run_id)).one_or_none()
+    return None if row is None else StoredOrder(**dict(row._mapping))
+
+
+def find_by_key(tx: Transaction, idempotency_key: str) -> RunId | None:
+    """The run that was submitted with this key."""
+    found = tx.execute(select(_T.id).where(_T.idempotency_key == idempotency_key)).scalar_one_or_none()
+    return None if found is None else RunId(found)
+
+
+def live_runs(tx: Transaction) -> list[StoredRun]:
+    """Runs that may have a worker, oldest first."""
+    states = [state.value for state in LIVE]
+    rows = tx.execute(select(*RUN_COLUMNS).where(_T.state.in_(states)).order_by(_T.created_at, _T.id))
+    return [stored_run(row) for row in rows]
+
+
+def next_queued(tx: Transaction, only: str | None = None) -> RunId | None:
+    """The head of the queue, or the run `only` where it waits in it."""
+    query = select(_T.id).where(_T.state == RunState.QUEUED.value, _T.held.is_(False))
+    if only is not None:
+        query = query.where(_T.id == only)
+    found = tx.execute(query.order_by(_T.created_at, _T.id).limit(1)).scalar_one_or_none()
+    return None if found is None else RunId(found)
+
+
+def set_state(
+    tx: Transaction, run_id: str, old: Iterable[RunState], new: RunState, reason: str, **times: datetime | None
+) -> bool:
+    """Compare and set: the state becomes `new` only where it is one of `old`. For the lifecycle alone."""
+    query = (
+        update(_T)
+        .where(_T.id == run_id, _T.state.in_([state.value for state in old]))
+        .values(state=new.value, reason=reason, updated_at=datetime.now(UTC), **times)
+    )
+    return tx.execute(query).rowcount == 1
+
+
+def update_run(tx: Transaction, run_id: str, **values: object) -> None:
+    """Set columns of one run other than its state."""
+    assert "state" not in values, "only the lifecycle changes a run's state, through set_state"
+    tx.execute(update(_T).where(_T.id == run_id).values(updated_at=datetime.now(UTC), **values))
+
+
+def delete_run(tx: Transaction, run_id: str) -> None:
+    """Remove a run with its events, metrics and checkpoints."""
+    tx.execute(sql_delete(_T).where(_T.id == run_id))
+
+
+def changed_since(tx: Transaction, moment: datetime) -> list[RunId]:
+    """Runs whose row changed at or after a moment."""
+    return [RunId(found) for found in tx.execute(select(_T.id).where(_T.updated_at >= moment)).scalars()]
+
+
+def last_seqs(tx: Transaction, run_ids: Sequence[str]) -> dict[str, int]:
+    """The newest `seq` of each of these runs that exists."""
+    rows = tx.execute(select(_T.id, _T.last_seq).where(_T.id.in_(run_ids)))
+    return {row.id: row.last_seq for row in rows}
+
+
+def count_runs(tx: Transaction) -> int:
+    """How many runs there are."""
+    return tx.execute(select(func.count()).select_from(_T)).scalar_one()

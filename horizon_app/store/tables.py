@@ -1,0 +1,133 @@
+"""The tables. Knows nothing of transactions or of what the rows mean."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, DateTime, Float, ForeignKey, Index, MetaData, String, Text, TypeDecorator
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+_NAMES = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """A moment: aware in Python, UTC in the database, whatever the time zone of the machine."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """To UTC; naive times are refused."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"{value} has no time zone")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """SQLite gives the time back without its zone."""
+        return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
+
+
+_Json = JSON(none_as_null=True)
+
+
+class Base(DeclarativeBase):
+    """All tables."""
+
+    metadata = MetaData(naming_convention=_NAMES)
+
+
+class RunTable(Base):
+    """One row a run: what was asked, where it stands, and how far its journal is recorded."""
+
+    __tablename__ = "runs"
+    __table_args__ = (
+        Index("ix_runs_created_at_id", "created_at", "id"),
+        Index("ix_runs_state_created_at", "state", "created_at"),
+        Index("ix_runs_updated_at", "updated_at"),
+    )
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    name: Mapped[str] = mapped_column(Text)
+    tags: Mapped[list[str]] = mapped_column(_Json)
+    notes: Mapped[str] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(String(16))
+    reason: Mapped[str] = mapped_column(Text)
+    held: Mapped[bool] = mapped_column()
+    created_at: Mapped[datetime] = mapped_column(UtcTime)
+    started_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    stop_asked_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    updated_at: Mapped[datetime] = mapped_column(UtcTime)
+    spec: Mapped[dict[str, Any]] = mapped_column(_Json)
+    model_dir: Mapped[str] = mapped_column(Text)
+    data_paths: Mapped[list[str]] = mapped_column(_Json)
+    base_dir: Mapped[str] = mapped_column(Text)
+    device: Mapped[str | None] = mapped_column(String(32))
+    model_name: Mapped[str] = mapped_column(Text)
+    architecture: Mapped[str | None] = mapped_column(Text)
+    parameters: Mapped[int | None] = mapped_column(BigInteger)
+    step: Mapped[int] = mapped_column(BigInteger)
+    total_steps: Mapped[int | None] = mapped_column(BigInteger)
+    loss: Mapped[float | None] = mapped_column(Float)
+    metrics: Mapped[dict[str, float | None]] = mapped_column(_Json)
+    sparkline: Mapped[dict[str, Any]] = mapped_column(_Json)
+    plan: Mapped[dict[str, Any] | None] = mapped_column(_Json)
+    outcome: Mapped[dict[str, Any] | None] = mapped_column(_Json)
+    layout_seq: Mapped[int | None] = mapped_column(BigInteger)
+    last_seq: Mapped[int] = mapped_column(BigInteger)
+    journal_seq: Mapped[int] = mapped_column(BigInteger)
+    journal_bytes: Mapped[int] = mapped_column(BigInteger)
+    pid: Mapped[int | None] = mapped_column(BigInteger)
+    process_start: Mapped[float | None] = mapped_column(Float)
+    idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
+
+
+class EventTable(Base):
+    """A run's stream: what happened, in order. `journal_seq` is the line of the worker's journal it came from."""
+
+    __tablename__ = "events"
+    __table_args__ = (
+        Index("uq_events_run_id_journal_seq", "run_id", "journal_seq", unique=True),
+        Index("ix_events_run_id_type_seq", "run_id", "type", "seq"),
+    )
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    seq: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    journal_seq: Mapped[int | None] = mapped_column(BigInteger)
+    time: Mapped[datetime] = mapped_column(UtcTime)
+    type: Mapped[str] = mapped_column(String(16))
+    level: Mapped[str | None] = mapped_column(String(8))
+    message: Mapped[str | None] = mapped_column(Text)
+    body: Mapped[dict[str, Any]] = mapped_column(_Json)
+
+
+class MetricTable(Base):
+    """One value of one metric at one optimizer step. `value` is null where it was not finite."""
+
+    __tablename__ = "metrics"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(String(200), primary_key=True)
+    step: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    value: Mapped[float | None] = mapped_column(Float)
+    nonfinite: Mapped[str | None] = mapped_column(String(4))
+
+
+class CheckpointTable(Base):
+    """One checkpoint folder that is complete on disk."""
+
+    __tablename__ = "checkpoints"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    step: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    path: Mapped[str] = mapped_column(Text)
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    time: Mapped[datetime] = mapped_column(UtcTime)
