@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 import httpx
@@ -11,8 +11,11 @@ import httpx
 from horizon_app.cli.refusals import CommandFailed
 from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.run_view import Run, RunDetail, RunPage
-from horizon_app.control.workstation import Workstation
+from horizon_app.control.server_file import find_server
 from horizon_app.settings import AppSettings
+
+if TYPE_CHECKING:
+    from horizon_app.control.workstation import Workstation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,12 +58,15 @@ class History(Protocol):
 class StationHistory:
     """The history of a home folder without a server."""
 
-    def __init__(self, station: Workstation) -> None:
+    def __init__(self, station: "Workstation") -> None:
         self._station = station
 
     def list(self, query: RunQuery) -> RunPage:
         """A page of the history."""
-        return self._station.runs(**query.given())
+        states = [] if query.state is None else [query.state]
+        return self._station.runs(
+            state=states, tag=query.tag, q=query.q, sort=query.sort, limit=query.limit, cursor=query.cursor
+        )
 
     def show(self, run_id: str) -> RunDetail:
         """One run."""
@@ -110,13 +116,15 @@ class ServerHistory:
 @contextmanager
 def open_history(settings: AppSettings) -> Generator[History]:
     """The history of a home folder, by whichever way there is."""
-    with Workstation(settings) as station:
-        server = station.server()
-        if server is None:
-            yield StationHistory(station)
-            return
+    server = find_server(settings.home)
+    if server is not None:
         with httpx.Client(base_url=server_url(server.host, server.port) + "/api/v1", timeout=30.0) as client:
             yield ServerHistory(client)
+        return
+    from horizon_app.control.workstation import Workstation
+
+    with Workstation(settings) as station:
+        yield StationHistory(station)
 
 
 def server_url(host: str, port: int) -> str:

@@ -26,6 +26,7 @@ def exit_codes() -> Generator[None]:
 
     from horizon_app.contracts.problems import SpecRefused
     from horizon_app.control.errors import BadQuery, ControlError
+    from horizon_app.store.errors import StoreError
 
     try:
         yield
@@ -39,7 +40,7 @@ def exit_codes() -> Generator[None]:
     except BadQuery as error:
         say(f"--{error.field}: {error}")
         raise typer.Exit(ASKED_WRONGLY) from None
-    except (CommandFailed, ControlError) as error:
+    except (CommandFailed, ControlError, StoreError) as error:
         say(str(error))
         raise typer.Exit(FAILED) from None
     except OSError as error:

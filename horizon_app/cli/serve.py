@@ -50,8 +50,9 @@ def _serve_on_a_port(settings: "AppSettings", *, port_is_asked: bool, open_page:
     def ready(url: str) -> None:
         sys.stdout.write(f"Horizon is at {url}\n")
         sys.stdout.flush()
+        # Beside the server's loop: a browser or an example that takes its time must not hold up an answer.
         if open_page:
-            webbrowser.open(url)
+            threading.Thread(target=webbrowser.open, args=(url,), name="browser", daemon=True).start()
         if example:
             threading.Thread(target=_start_example, args=(url,), name="example", daemon=True).start()
 

@@ -45,7 +45,7 @@ def start_horizon(*arguments: str | Path, home: Path, step_s: float = 0.01) -> "
         "HORIZON_HOME": str(home),
         "HORIZON_WORKER_MODULE": "tests.support.fake_worker",
         "HORIZON_FAKE_STEP_S": str(step_s),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)]),
     }
     return subprocess.Popen(
         [sys.executable, "-m", "horizon_app", *map(str, arguments)],

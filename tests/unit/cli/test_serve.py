@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from horizon_app.cli.main import app
 from horizon_app.control.errors import PortTaken
 from horizon_app.settings import AppSettings
+from tests.support.run_folders import wait_until
 
 runner = CliRunner()
 
@@ -56,4 +57,4 @@ def test_serve_with_open_opens_the_page_once(bound: list[int], tmp_path: Path, m
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
     invoke(tmp_path, "--open", "--port", "9000")
-    assert opened == ["http://127.0.0.1:9000"]
+    wait_until(lambda: opened == ["http://127.0.0.1:9000"], "the page is opened")

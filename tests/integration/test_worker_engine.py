@@ -1,0 +1,139 @@
+"""The worker around the real data and the real engine, on the CPU."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from horizon_app.contracts.events import CheckpointWritten, FactNoted, LogWritten, MetricsRecorded, RunOutcome
+from horizon_app.contracts.residency import BlockLayout, decode_frame, frame_bytes
+from tests.support.run_folders import make_run_folder, read_journal, states, wait_until
+from tests.support.small_model import write_rhyme, write_small_model
+
+ROOT = Path(__file__).parents[2]
+SLOTS = 12
+
+
+def order(folder: Path, **changes: Any) -> Path:
+    """A run of a small model whose arena holds about a fifth of its blocks."""
+    write_small_model(folder / "model")
+    write_rhyme(folder / "corpus.txt")
+    sections: dict[str, Any] = {
+        "training": {"optimizer_steps": 30, "global_batch_size": 4, "learning_rate": 3e-3, "warmup_steps": 2},
+        "offload": {"param_block_size": "16KiB", "max_gpu_blocks": SLOTS, "device": "cpu"},
+        "precision": {"compute": "fp32"},
+    } | changes
+    run_dir = make_run_folder(folder / "runs" / "run", **sections)
+    content = json.loads((run_dir / "run.json").read_text())
+    content["spec"]["model"]["init"] = "random"
+    content["spec"]["data"]["sequence_length"] = 64
+    content |= {"model_dir": str(folder / "model"), "data_paths": [str(folder / "corpus.txt")]}
+    (run_dir / "run.json").write_text(json.dumps(content))
+    return run_dir
+
+
+def start(run_dir: Path) -> "subprocess.Popen[bytes]":
+    paths = [*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, "-m", "horizon_app.worker", str(run_dir)]
+    return subprocess.Popen(command, cwd=run_dir, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+def trouble(run_dir: Path) -> str:
+    lines = [event.message for event in read_journal(run_dir) if isinstance(event, LogWritten)]
+    return "\n".join([*lines, (run_dir / "worker.log").read_text()])
+
+
+def facts(run_dir: Path) -> dict[str, dict[str, Any]]:
+    return {event.kind: event.data for event in read_journal(run_dir) if isinstance(event, FactNoted)}
+
+
+def losses(run_dir: Path) -> list[float]:
+    found = [event.values["train/loss"] for event in read_journal(run_dir) if isinstance(event, MetricsRecorded)]
+    return [loss for loss in found if loss is not None]
+
+
+@pytest.mark.slow
+def test_worker_trains_a_model_larger_than_its_arena_and_saves_one_that_loads(tmp_path: Path) -> None:
+    run_dir = order(tmp_path)
+    assert start(run_dir).wait(timeout=120) == 0, trouble(run_dir)
+    assert states(run_dir) == ["running", "finished"]
+    found = losses(run_dir)
+    assert len(found) == 30
+    assert found[-1] < found[0] - 1.0
+    outcome = RunOutcome.model_validate(facts(run_dir)["outcome"])
+    assert 0 < outcome.peak.device_blocks <= SLOTS
+    layout = BlockLayout.model_validate(facts(run_dir)["layout"])
+    assert len(layout.blocks) > SLOTS
+    model = AutoModelForCausalLM.from_pretrained(run_dir / "checkpoints" / "30")
+    assert model.num_parameters() == layout.parameters
+    assert AutoTokenizer.from_pretrained(run_dir / "checkpoints" / "30").decode([0]) != ""
+
+
+@pytest.mark.slow
+def test_worker_records_whole_residency_frames_of_its_layout(tmp_path: Path) -> None:
+    run_dir = order(tmp_path, training={"optimizer_steps": 10, "global_batch_size": 4})
+    assert start(run_dir).wait(timeout=120) == 0, trouble(run_dir)
+    recording = (run_dir / "residency.bin").read_bytes()
+    num_blocks = len(BlockLayout.model_validate(facts(run_dir)["layout"]).blocks)
+    length = frame_bytes(num_blocks, 3)
+    assert recording
+    assert len(recording) % length == 0
+    header, maps = decode_frame(recording[:length])
+    assert header.num_blocks == num_blocks
+    assert header.step >= 1
+    assert len(maps) == 3
+
+
+@pytest.mark.slow
+def test_worker_stopped_by_a_command_saves_the_step_it_reached(tmp_path: Path) -> None:
+    run_dir = order(tmp_path, training={"optimizer_steps": 100_000, "global_batch_size": 4})
+    worker = start(run_dir)
+    wait_until(lambda: len(losses(run_dir)) >= 3, "three steps", deadline_s=60)
+    (run_dir / "commands.jsonl").write_text('{"type": "stop", "save": true}\n')
+    assert worker.wait(timeout=60) == 0, trouble(run_dir)
+    assert states(run_dir) == ["running", "stopped"]
+    saved = [event.step for event in read_journal(run_dir) if isinstance(event, CheckpointWritten)]
+    assert saved == [len(losses(run_dir))]
+    assert (run_dir / "checkpoints" / str(saved[0]) / "model.safetensors").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"offload": {"param_block_size": "16KiB", "max_gpu_blocks": 1, "device": "cpu"}}, "max_gpu_blocks is 1"),
+        ({"offload": {"param_block_size": "16KiB", "device": "cuda:7"}}, "cuda:7"),
+        ({"offload": {"param_block_size": "16KiB", "device": "cpu", "host_memory": "64KiB"}}, "host"),
+    ],
+)
+def test_worker_with_an_engine_that_refuses_fails_with_its_sentence(
+    change: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    run_dir = order(tmp_path, **change)
+    assert start(run_dir).wait(timeout=120) == 1
+    assert states(run_dir) == ["failed"]
+    assert words in facts(run_dir)["outcome"]["reason"]
+    assert facts(run_dir)["outcome"]["reason"].startswith("building the engine: ")
+    assert "Traceback" in trouble(run_dir)
+
+
+@pytest.mark.slow
+def test_worker_whose_disk_fills_while_saving_fails_and_keeps_nothing_half(tmp_path: Path) -> None:
+    run_dir = order(tmp_path, training={"optimizer_steps": 4, "global_batch_size": 4}, checkpoint={"every": 2})
+    limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)); "
+    ignore = "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+    enter = "from horizon_app.worker.__main__ import main, end_process; end_process(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", limit + ignore + enter, str(run_dir)]
+    done = subprocess.run(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True, timeout=120, check=False
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert states(run_dir) == ["running", "failed"]
+    assert facts(run_dir)["outcome"]["reason"].startswith("writing the checkpoint of optimizer step 2: ")
+    assert list((run_dir / "checkpoints").iterdir()) == []
