@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from horizon_app.cli.run_progress import RunProgress
+from horizon_app.contracts.run_state import LIVE
 from horizon_app.contracts.run_view import RunDetail
 from horizon_app.control.errors import RunNotLive
 from horizon_app.control.process_watch import is_alive, signal_group
@@ -33,6 +34,8 @@ class ForegroundRun:
         detail = self._station.submit(document, base_dir=base_dir)
         self._run_id = detail.id
         self._progress.say(f"run {detail.id} ({detail.name})")
+        for other in self._station.runs(state=sorted(LIVE)).runs:
+            self._progress.say(f"it waits for run {other.id} ({other.name}), which is {other.state.value}")
         if self.interrupts:
             self._stop(detail.id)
         return await self._station.supervise(detail.id, self._progress.show)

@@ -82,6 +82,6 @@ def _say_what_goes_on(settings: "AppSettings") -> None:
     from horizon_app.control.workstation import Workstation
 
     with Workstation(settings) as station:
-        live = [run for run in station.runs(limit=100).runs if run.state in LIVE]
+        live = station.runs(state=sorted(LIVE)).runs
     for run in live:
         say(f"run {run.id} ({run.name}) goes on without the server; `horizon serve` shows it again")

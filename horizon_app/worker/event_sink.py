@@ -45,8 +45,7 @@ class EventSink:
 
     def emit(self, event: Event) -> None:
         """Journal one event, after all that came before it."""
-        # A value that JSON does not know is written as its text: a fact must never end a training run.
-        self._records.put(("line", event.model_dump_json(fallback=str).encode() + b"\n"))
+        self._records.put(("line", event.model_dump_json(fallback=_plain).encode() + b"\n"))
 
     def layout(self, layout: BlockLayout) -> None:
         """Journal the blocks of this run."""
@@ -122,6 +121,12 @@ class EventSink:
             if not self._residency_failed:
                 self.log("warning", f"residency frames are lost, the recording could not be written: {error}")
             self._residency_failed = True
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy's or torch's as itself, anything else as its text: a fact must never end a training run."""
+    item: Callable[[], Any] | None = getattr(value, "item", None)
+    return str(value) if item is None else item()
 
 
 class JournalLogHandler(logging.Handler):

@@ -30,7 +30,7 @@ def has_step(home: Path) -> bool:
 
 def test_run_to_the_end_exits_0_and_says_where_the_model_is(home: Path, tmp_path: Path) -> None:
     done = run_horizon("run", write_spec(tmp_path / "my 规格"), home=home)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert "finished after 5 optimizer steps" in done.stdout
     assert "hit rate     75.0% (optimum without prefetch 50.0%)" in done.stdout
     model = only_run(home) / "checkpoints" / "5"
@@ -41,7 +41,7 @@ def test_run_to_the_end_exits_0_and_says_where_the_model_is(home: Path, tmp_path
 def test_run_with_json_prints_exactly_one_object(home: Path, tmp_path: Path) -> None:
     spec = write_spec(tmp_path / "spec")
     done = run_horizon("run", spec, "--json", "--set", "training.optimizer_steps=3", "--set", "name=named", home=home)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     body = json.loads(done.stdout)
     assert list(body) == KEYS
     assert (body["id"], body["state"], body["optimizer_steps"]) == (only_run(home).name, "finished", 3)
@@ -52,11 +52,11 @@ def test_run_with_json_prints_exactly_one_object(home: Path, tmp_path: Path) -> 
 def test_run_whose_engine_fails_exits_1_with_the_reason(home: Path, tmp_path: Path) -> None:
     spec = write_spec(tmp_path / "spec", model="broken")
     done = run_horizon("run", spec, home=home)
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "building the engine: the model in broken has 3 layers of 0 parameters" in done.stdout
     assert "worker.log" in done.stdout
     as_json = run_horizon("run", spec, "--json", home=home)
-    assert as_json.returncode == 1
+    assert as_json.exit_code == 1
     assert json.loads(as_json.stdout)["state"] == "failed"
 
 
@@ -65,7 +65,7 @@ def test_run_of_a_bad_spec_exits_2_and_names_file_line_and_field(home: Path, tmp
     spec.write_text(spec.read_text() + "offload:\n  polcy: lru\n")
     line = len(spec.read_text().splitlines())
     done = run_horizon("run", spec, home=home)
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert done.stdout == ""
     assert f"{spec}:{line}: offload.polcy: unknown key 'polcy' (did you mean offload.policy?)" in done.stderr
 
@@ -74,14 +74,14 @@ def test_run_of_a_model_that_is_not_there_exits_2_at_its_line(home: Path, tmp_pa
     spec = write_spec(tmp_path / "spec")
     spec.write_text(spec.read_text().replace('"model"', '"elsewhere"'))
     done = run_horizon("run", spec, home=home)
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert f"{spec}:1: model.path: " in done.stderr
     assert "elsewhere" in done.stderr
 
 
 def test_run_of_a_bad_spec_with_json_still_prints_one_object(home: Path, tmp_path: Path) -> None:
     done = run_horizon("run", write_spec(tmp_path / "spec"), "--json", "--set", "trainin.seed=1", home=home)
-    assert done.returncode == 2
+    assert done.exit_code == 2
     body = json.loads(done.stdout)
     assert list(body) == KEYS
     assert body["id"] is None
@@ -112,14 +112,27 @@ def test_run_interrupted_twice_ends_at_once(home: Path, tmp_path: Path) -> None:
     assert json.loads(out)["state"] in {"interrupted", "stopped"}
 
 
+def test_run_behind_a_live_one_says_whom_it_waits_for_and_then_runs(home: Path, tmp_path: Path) -> None:
+    spec = write_spec(tmp_path / "spec", training={"optimizer_steps": 300})
+    first = start_horizon("run", spec, home=home)
+    wait_until(lambda: has_step(home), "the first run runs")
+    first_id = only_run(home).name
+    second = run_horizon("run", spec, "--set", "training.optimizer_steps=2", home=home)
+    first.communicate(timeout=30)
+    assert first.returncode == 0
+    assert second.exit_code == 0, second.stderr
+    assert f"it waits for run {first_id}" in second.stderr
+    assert "finished after 2" in second.stdout
+
+
 def test_runs_verbs_without_a_server_list_show_stop_and_delete(home: Path, tmp_path: Path) -> None:
     spec = write_spec(tmp_path / "spec", name="first one")
-    assert run_horizon("run", spec, home=home).returncode == 0
+    assert run_horizon("run", spec, home=home).exit_code == 0
     run_id = only_run(home).name
 
     def asked(*arguments: str) -> Any:
         done = run_horizon("runs", *arguments, "--json", home=home)
-        assert done.returncode == 0, done.stderr
+        assert done.exit_code == 0, done.stderr
         return json.loads(done.stdout)
 
     page = asked("list", "--state", "finished")
@@ -129,10 +142,10 @@ def test_runs_verbs_without_a_server_list_show_stop_and_delete(home: Path, tmp_p
     assert "first one" in run_horizon("runs", "list", home=home).stdout
     assert "finished after 5" in run_horizon("runs", "show", run_id, home=home).stdout
     stop = run_horizon("runs", "stop", run_id, home=home)
-    assert stop.returncode == 1
+    assert stop.exit_code == 1
     assert "there is nothing to stop" in stop.stderr
     assert asked("delete", run_id)["freed_bytes"] > 0
     assert not (home / "runs" / run_id).exists()
     missing = run_horizon("runs", "show", run_id, home=home)
-    assert missing.returncode == 1
+    assert missing.exit_code == 1
     assert "there is no run" in missing.stderr

@@ -59,7 +59,7 @@ def test_serve_on_a_port_that_was_asked_for_and_is_taken_exits_1_and_names_it(ho
     with hold_port() as holder:
         port = holder.getsockname()[1]
         done = run_horizon("serve", "--port", str(port), home=home)
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert f"port {port}" in done.stderr
     assert "--port" in done.stderr
 
@@ -94,20 +94,20 @@ def test_runs_verbs_with_a_server_go_through_it(home: Path) -> None:
         run_dir = home / "runs" / run["id"]
         wait_until(lambda: states(run_dir) == ["running"], "the run runs")
         refused = run_horizon("runs", "delete", run["id"], home=home)
-        assert refused.returncode == 1
+        assert refused.exit_code == 1
         assert "stop it first" in refused.stderr
         stopped = run_horizon("runs", "stop", run["id"], home=home)
-        assert stopped.returncode == 0, stopped.stderr
+        assert stopped.exit_code == 0, stopped.stderr
         wait_until(lambda: states(run_dir) == ["running", "stopped"], "the run stops")
         wait_until(lambda: "stopped" in run_horizon("runs", "list", home=home).stdout, "the server knows")
-        assert run_horizon("runs", "delete", run["id"], home=home).returncode == 0
+        assert run_horizon("runs", "delete", run["id"], home=home).exit_code == 0
 
 
 def test_run_beside_a_server_is_seen_by_it(home: Path, tmp_path: Path) -> None:
     spec = write_spec(tmp_path / "spec")
     with serving(home, "--port", "0") as (_, url):
         done = run_horizon("run", spec, home=home)
-        assert done.returncode == 0, done.stderr
+        assert done.exit_code == 0, done.stderr
         runs = httpx.get(f"{url.rstrip('/')}/api/v1/runs").json()["runs"]
         assert [run["state"] for run in runs] == ["finished"]
         series = httpx.get(f"{url.rstrip('/')}/api/v1/runs/{runs[0]['id']}/metrics?keys=train/loss").json()["series"]

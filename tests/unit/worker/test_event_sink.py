@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from horizon_app.contracts.events import FactNoted, LogWritten, MetricsRecorded
@@ -66,13 +67,13 @@ def test_metrics_with_nonfinite_values_become_null_and_a_flag(tmp_path: Path) ->
     assert sink.last_metrics == event.values
 
 
-def test_note_with_a_value_json_does_not_know_is_written_as_text(tmp_path: Path) -> None:
+def test_note_with_values_json_does_not_know_is_written_as_number_or_text(tmp_path: Path) -> None:
     sink = EventSink(tmp_path)
-    sink.note("plan", "a path", {"path": Path("somewhere"), "share": float("inf")})
+    sink.note("plan", "a path", {"path": Path("somewhere"), "share": float("inf"), "count": np.int64(3)})
     sink.close()
     event = read_journal(tmp_path)[0]
     assert isinstance(event, FactNoted)
-    assert event.data == {"path": "somewhere", "share": None}
+    assert event.data == {"path": "somewhere", "share": None, "count": 3}
 
 
 def test_log_with_an_unknown_level_counts_as_info(tmp_path: Path) -> None:
