@@ -53,6 +53,8 @@ def is_test(name: str) -> bool:
 
 
 def long_functions(name: str) -> dict[str, int]:
+    if name.startswith("migrations/versions/"):
+        return {}  # a list of tables and columns, frozen once released
     tree = ast.parse((ROOT / name).read_text(encoding="utf-8"))
     lengths = {
         f"{name}::{node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
