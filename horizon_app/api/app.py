@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from fastapi import APIRouter, FastAPI
 from starlette.middleware.gzip import GZipMiddleware
@@ -27,7 +27,7 @@ def create_app(settings: AppSettings) -> FastAPI:
     """The app for one home folder; `settings.host` and `settings.port` must be what the server listens on."""
 
     @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         settings.home.mkdir(parents=True, exist_ok=True)
         with ServerClaim(settings.home, settings.host, settings.port), Workstation(settings) as station:
             app.state.workstation = station

@@ -1,4 +1,4 @@
-"""`python -m horizon_app.api.openapi_export`: the OpenAPI schema with what streams send, for the UI's generated types."""
+"""`python -m horizon_app.api.openapi_export`: OpenAPI and what the streams send, for the UI's generated types."""
 
 import json
 import sys

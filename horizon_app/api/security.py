@@ -1,4 +1,4 @@
-"""Keeps other sites away from a server that has no password: Host, Origin and content type, and headers for the browser.
+"""Keeps other sites away from a server without a password: Host, Origin, content type; headers for the browser.
 
 A page of another site can make the browser send requests here. It can't forge `Origin`, and a name of its own that it
 points at this machine (DNS rebinding) shows in `Host`.

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 import psutil
 import uvicorn
@@ -62,7 +62,7 @@ class _Server(uvicorn.Server):
             self.listening.set()
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
+    def capture_signals(self) -> Generator[None]:
         """Nothing."""
         yield
 

@@ -35,7 +35,7 @@ class Dispatcher:
         self._wake.set()
 
     async def run(self, *, only: str | None = None, may_start: Callable[[], bool] = lambda: True) -> None:
-        """Until cancelled. `only` is the one run that this process may start; `may_start` is asked before each start."""
+        """Until cancelled. `only` is the one run that may be started here; `may_start` is asked before each start."""
         try:
             while True:
                 try:

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -57,4 +57,4 @@ def _read_spec(path: Path) -> dict[str, Any]:
         raise ExampleFailed(f"the example's spec can't be read: {error}") from error
     if not isinstance(spec, dict):
         raise ExampleFailed("the example's spec is not a mapping")
-    return spec
+    return cast(dict[str, Any], spec)

@@ -7,7 +7,7 @@ frames are not kept: a viewer gets the newest one when it is ready for it.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -113,7 +113,7 @@ class Hub:
         return [(frame["seq"], dump_json(frame)) for frame in frames]
 
     @contextmanager
-    def view(self, run_id: str, *, after: int, last_seq: int) -> Iterator[Viewer]:
+    def view(self, run_id: str, *, after: int, last_seq: int) -> Generator[Viewer]:
         """Look at a run whose stream has come to `last_seq`, from behind `after` on."""
         channel = self._channels.setdefault(run_id, _Channel(last_seq=last_seq))
         viewer = Viewer(self, run_id, channel, after)
@@ -126,7 +126,7 @@ class Hub:
                 self._channels.pop(run_id, None)
 
     @contextmanager
-    def overview(self) -> Iterator[Overview]:
+    def overview(self) -> Generator[Overview]:
         """Look at all runs."""
         overview = Overview()
         self._overviews.add(overview)

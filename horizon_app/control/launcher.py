@@ -1,4 +1,4 @@
-"""Starts a run's worker as a process of its own session; knows its exit status for as long as this process is its parent."""
+"""Starts a run's worker in a session of its own; knows its exit status while this process is its parent."""
 
 import os
 import sys

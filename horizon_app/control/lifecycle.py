@@ -1,4 +1,4 @@
-"""The only writer of a run's state: compare-and-set along the table of legal transitions, and an event for each change."""
+"""The only writer of a run's state: compare-and-set along the table of transitions, and an event a change."""
 
 from datetime import UTC, datetime
 

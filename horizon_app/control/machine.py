@@ -39,8 +39,10 @@ class Machine:
         )  # fmt: skip
 
     def _cuda_devices(self) -> int:
+        if self._nvml is None:
+            return 0
         try:
-            return int(self._nvml.nvmlDeviceGetCount()) if self._nvml is not None else 0
+            return int(self._nvml.nvmlDeviceGetCount())
         except self._nvml.NVMLError:
             return 0
 
@@ -69,7 +71,7 @@ def oom_kills() -> int:
 
 
 def _open_nvml() -> Any:
-    import pynvml  # here, so that importing the server stays quick
+    import pynvml  # pyright: ignore[reportMissingTypeStubs] # here, so that importing the server stays quick
 
     try:
         pynvml.nvmlInit()

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from horizon_app.planning.facts import ModelFacts
 
@@ -112,7 +112,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise Unreadable(f"{path.name} can't be read: {type(error).__name__}: {error}") from error
     if not isinstance(content, dict):
         raise Unreadable(f"{path.name} is not a JSON object")
-    return content
+    return cast(dict[str, Any], content)
 
 
 def _read_weights(folder: Path) -> _Weights:
@@ -139,7 +139,7 @@ def _weight_files(folder: Path) -> list[Path]:
         names = _read_json(index).get("weight_map")
         if not isinstance(names, dict):
             raise Unreadable(f"{index.name} has no weight_map")
-        shards = sorted({str(name) for name in names.values()})
+        shards = sorted({str(name) for name in cast(dict[str, object], names).values()})
         strange = [name for name in shards if Path(name).name != name]
         missing = [name for name in shards if not (folder / name).is_file()]
         if strange or missing:

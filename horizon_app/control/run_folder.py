@@ -1,11 +1,11 @@
-"""The files in a run's folder that the server reads and writes: order, commands, journal, worker, last words, frames."""
+"""The files of a run's folder, as the server uses them: order, commands, journal, worker, last words, frames."""
 
 import json
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from horizon_app.contracts.commands import StopRun
 from horizon_app.contracts.ids import is_run_id
@@ -116,7 +116,7 @@ class RunFolder:
             content = json.loads((self.path / name).read_bytes())
         except (OSError, ValueError):
             return {}
-        return content if isinstance(content, dict) else {}
+        return cast(dict[str, Any], content) if isinstance(content, dict) else {}
 
     def _frame_at(self, step: int | None, seen: int) -> tuple[int, bytes | None]:
         try:

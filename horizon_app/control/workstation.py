@@ -89,7 +89,10 @@ class Workstation:
             return run_view(self._get(tx, run_id))
 
     def stop(self, run_id: str, *, save: bool = True) -> Run:
-        """Ask a run to stop at the next optimizer step; one that waits leaves the queue. Raises RunNotFound, RunNotLive."""
+        """Ask a run to stop at the next optimizer step; one that waits leaves the queue.
+
+        Raises RunNotFound, RunNotLive.
+        """
         with self.database.write() as tx:
             run = self._get(tx, run_id)
             if run.state in ENDED:

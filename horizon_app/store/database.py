@@ -7,9 +7,9 @@ processes at SQLite's own (`BEGIN IMMEDIATE` takes it at the start, so that no t
 import json
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import URL, Connection, create_engine, event
 from sqlalchemy.exc import OperationalError
@@ -40,13 +40,13 @@ class Database:
         return self._engine.url.render_as_string(hide_password=True)
 
     @contextmanager
-    def read(self) -> Iterator[Transaction]:
+    def read(self) -> Generator[Transaction]:
         """A transaction that sees one moment and changes nothing."""
         with self._engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[Transaction]:
+    def write(self) -> Generator[Transaction]:
         """The one writing transaction at a time; committed at the end, undone where the block raises.
 
         Raises DatabaseBusy where another process holds the database for longer than `BUSY_TIMEOUT_MS`.
@@ -84,8 +84,8 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _finite(item) for key, item in cast(dict[Any, Any], value).items()}
+    return [_finite(item) for item in cast(list[Any], value)] if isinstance(value, list | tuple) else value
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

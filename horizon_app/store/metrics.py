@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from horizon_app.contracts.events import MetricsRecorded
@@ -59,15 +59,13 @@ def series(
 def _series(
     tx: Transaction, run_id: str, key: str, first: int | None, last: int | None, max_points: int
 ) -> StoredSeries:
-    def within(query: Select[Any]) -> Select[Any]:
-        query = query.where(_T.run_id == run_id, _T.key == key)
-        query = query if first is None else query.where(_T.step >= first)
-        return query if last is None else query.where(_T.step <= last)
-
-    count, low, high = tx.execute(within(select(func.count(), func.min(_T.step), func.max(_T.step)))).one()
-    flagged = tx.execute(within(select(_T.step, _T.nonfinite)).where(_T.nonfinite.is_not(None)).order_by(_T.step))
-    nonfinite = [(step, cast(Flag, flag)) for step, flag in flagged]
-    rows = tx.execute(within(select(_T.step, _T.value)).order_by(_T.step))
+    within = [_T.run_id == run_id, _T.key == key]
+    within += [] if first is None else [_T.step >= first]
+    within += [] if last is None else [_T.step <= last]
+    count, low, high = tx.execute(select(func.count(), func.min(_T.step), func.max(_T.step)).where(*within)).one()
+    flagged = tx.execute(select(_T.step, _T.nonfinite).where(*within, _T.nonfinite.is_not(None)).order_by(_T.step))
+    nonfinite: list[tuple[int, Flag]] = [(step, cast(Flag, flag)) for step, flag in flagged]
+    rows = tx.execute(select(_T.step, _T.value).where(*within).order_by(_T.step))
     if count <= max_points:
         return StoredSeries(points=[(step, value) for step, value in rows], nonfinite=nonfinite)
     finite = ((step, value) for step, value in rows if value is not None)

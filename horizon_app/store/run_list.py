@@ -66,12 +66,12 @@ def list_runs(tx: Transaction, which: RunFilter, *, limit: int, cursor: str | No
     if cursor is not None:
         query = query.where(_after(key, _decode(cursor, which.sort, missing), which.descending))
     order = (key.desc(), _T.id.desc()) if which.descending else (key, _T.id)
-    rows = tx.execute(query.order_by(*order).limit(limit + 1)).all()
-    runs = [_without_key(row) for row in rows[:limit]]
+    rows = tx.execute(query.order_by(*order).limit(limit + 1)).mappings().all()
+    runs = [stored_run(row) for row in rows[:limit]]
     last = rows[limit - 1] if len(rows) > limit else None
     counts = _counts(tx, which)
     total = sum(count for state, count in counts.items() if not which.states or state in which.states)
-    next_cursor = None if last is None else _encode(which.sort, last.sort_key, last.id)
+    next_cursor = None if last is None else _encode(which.sort, last["sort_key"], last["id"])
     return StoredPage(runs=runs, next_cursor=next_cursor, total=total, counts=counts)
 
 
@@ -97,17 +97,6 @@ def _after(key: Any, last: tuple[Any, str], descending: bool) -> ColumnElement[b
     if descending:
         return or_(key < value, and_(key == value, _T.id < run_id))
     return or_(key > value, and_(key == value, _T.id > run_id))
-
-
-def _without_key(row: Any) -> StoredRun:
-    values = dict(row._mapping)
-    values.pop("sort_key")
-    return stored_run(_Mapped(values))
-
-
-class _Mapped:
-    def __init__(self, values: dict[str, Any]) -> None:
-        self._mapping = values
 
 
 def _encode(sort: str, value: Any, run_id: str) -> str:

@@ -1,12 +1,12 @@
 """Rows of runs: insert, read one, compare-and-set of the state, progress."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import delete as sql_delete
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import insert, select, update
 
 from horizon_app.contracts.ids import RunId
 from horizon_app.contracts.run_state import LIVE, RunState
@@ -88,10 +88,11 @@ RUN_COLUMNS = _columns(StoredRun)
 _ORDER_COLUMNS = _columns(StoredOrder)
 
 
-def stored_run(row: Any) -> StoredRun:
-    """A row of `RUN_COLUMNS`, typed."""
-    values = dict(row._mapping)
-    return StoredRun(**{**values, "id": RunId(values["id"]), "state": RunState(values["state"])})
+def stored_run(row: Mapping[Any, Any]) -> StoredRun:
+    """A row that has `RUN_COLUMNS`, typed."""
+    values: dict[str, Any] = {field.name: row[field.name] for field in fields(StoredRun)}
+    values["id"], values["state"] = RunId(values["id"]), RunState(values["state"])
+    return StoredRun(**values)
 
 
 def insert_run(tx: Transaction, run: NewRun) -> None:
@@ -108,14 +109,14 @@ def insert_run(tx: Transaction, run: NewRun) -> None:
 def get_run(tx: Transaction, run_id: str, *, lock: bool = False) -> StoredRun | None:
     """One run; `lock` keeps other writers away from it where the database locks rows."""
     query = select(*RUN_COLUMNS).where(_T.id == run_id)
-    row = tx.execute(query.with_for_update() if lock else query).one_or_none()
+    row = tx.execute(query.with_for_update() if lock else query).mappings().one_or_none()
     return None if row is None else stored_run(row)
 
 
 def get_order(tx: Transaction, run_id: str) -> StoredOrder | None:
     """What one run was asked to do."""
-    row = tx.execute(select(*_ORDER_COLUMNS).where(_T.id == run_id)).one_or_none()
-    return None if row is None else StoredOrder(**dict(row._mapping))
+    row = tx.execute(select(*_ORDER_COLUMNS).where(_T.id == run_id)).mappings().one_or_none()
+    return None if row is None else StoredOrder(**{field.name: row[field.name] for field in fields(StoredOrder)})
 
 
 def find_by_key(tx: Transaction, idempotency_key: str) -> RunId | None:
@@ -128,7 +129,7 @@ def live_runs(tx: Transaction) -> list[StoredRun]:
     """Runs that may have a worker, oldest first."""
     states = [state.value for state in LIVE]
     rows = tx.execute(select(*RUN_COLUMNS).where(_T.state.in_(states)).order_by(_T.created_at, _T.id))
-    return [stored_run(row) for row in rows]
+    return [stored_run(row) for row in rows.mappings()]
 
 
 def next_queued(tx: Transaction, only: str | None = None) -> RunId | None:
@@ -172,8 +173,3 @@ def last_seqs(tx: Transaction, run_ids: Sequence[str]) -> dict[str, int]:
     """The newest `seq` of each of these runs that exists."""
     rows = tx.execute(select(_T.id, _T.last_seq).where(_T.id.in_(run_ids)))
     return {row.id: row.last_seq for row in rows}
-
-
-def count_runs(tx: Transaction) -> int:
-    """How many runs there are."""
-    return tx.execute(select(func.count()).select_from(_T)).scalar_one()

@@ -1,6 +1,6 @@
 """Runs: submit, list, show, change, stop, delete."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 
@@ -11,8 +11,8 @@ from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.run_view import Freed, Run, RunDetail, RunPage
 
 router = APIRouter(prefix="/runs", tags=["runs"])
-_NOT_FOUND = {404: {"model": Problem}}
-_CONFLICT = {409: {"model": Problem}}
+_NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": Problem}}
+_CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": Problem}}
 
 
 @router.get("")

@@ -1,0 +1,115 @@
+"""`python -m tests.support.scripted_worker RUN_DIR`: a worker of contracts alone, starting at once, that does what the
+run's notes tell it as JSON: `step_s`, `ignore_stop`, `nan_at`, `garbage_at`, `die_at` (a torn line, then SIGKILL)."""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from horizon_app.contracts.events import (
+    CheckpointWritten,
+    Event,
+    FactNoted,
+    LogWritten,
+    RunOutcome,
+    StateChanged,
+    metrics_event,
+)
+from horizon_app.contracts.residency import (
+    BlockFacts,
+    BlockLayout,
+    Direction,
+    FrameHeader,
+    MapId,
+    StageLayout,
+    encode_frame,
+)
+from horizon_app.contracts.run_state import RunState
+
+NUM_BLOCKS = 8
+
+
+class ScriptedWorker:
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        order = json.loads((run_dir / "run.json").read_text())
+        self._steps: int = order["spec"]["training"]["optimizer_steps"]
+        self._script: dict[str, Any] = json.loads(order["spec"]["notes"] or "{}")
+        self._journal = (run_dir / "journal.jsonl").open("ab", buffering=0)
+        self._frames = (run_dir / "residency.bin").open("ab", buffering=0)
+        self._signalled = False
+
+    def run(self) -> int:
+        self._heed_signals()
+        identity = {"pid": os.getpid(), "start_time": psutil.Process().create_time(), "heartbeat": time.time()}
+        (self._run_dir / "worker.json").write_text(json.dumps(identity))
+        self._emit(LogWritten(message="hello"))
+        self._emit(FactNoted(kind="plan", message="", data={"total_steps": self._steps}))
+        self._emit(FactNoted(kind="layout", message="", data=layout().model_dump(mode="json")))
+        self._emit(StateChanged(state=RunState.RUNNING))
+        done = 0
+        while done < self._steps and not self._should_stop():
+            done += 1
+            self._step(done)
+        state = RunState.FINISHED if done == self._steps else RunState.STOPPED
+        self._emit(CheckpointWritten(step=done, path=f"checkpoints/{done}", bytes=7))
+        outcome = RunOutcome(state=state, optimizer_steps=done)
+        self._emit(FactNoted(kind="outcome", message="", data=outcome.model_dump(mode="json")))
+        self._emit(StateChanged(state=state))
+        words = {"exit_code": 0, "state": state.value, "reason": ""}
+        (self._run_dir / "exit.json").write_text(json.dumps(words))
+        return 0
+
+    def _step(self, step: int) -> None:
+        time.sleep(float(self._script.get("step_s", os.environ.get("HORIZON_FAKE_STEP_S", "0.01"))))
+        if step == self._script.get("die_at"):
+            self._journal.write(b'{"type":"metrics","step":')
+            os.kill(os.getpid(), signal.SIGKILL)
+        if step == self._script.get("garbage_at"):
+            self._journal.write(b'{"type":"surprise"}\n')
+        loss = float("nan") if step == self._script.get("nan_at") else 4.0 / step
+        self._emit(metrics_event(step, {"train/loss": loss, "time/step": 0.01}))
+        self._frames.write(frame(step))
+
+    def _emit(self, event: Event) -> None:
+        self._journal.write(event.model_dump_json().encode() + b"\n")
+
+    def _should_stop(self) -> bool:
+        if self._script.get("ignore_stop"):
+            return False
+        commands = self._run_dir / "commands.jsonl"
+        return self._signalled or (commands.exists() and b"stop" in commands.read_bytes())
+
+    def _heed_signals(self) -> None:
+        def note(_number: int, _frame: object) -> None:
+            self._signalled = True
+
+        signal.signal(signal.SIGTERM, note)
+
+
+def layout() -> BlockLayout:
+    """One stage of eight blocks."""
+    blocks = [BlockFacts(stage=0, parameters=["weight"], elements=8, bytes=32) for _ in range(NUM_BLOCKS)]
+    return BlockLayout(
+        block_bytes=32, max_device_blocks=2, device="cpu", compute_dtype="float32", parameters=64, blocks=blocks,
+        stages=[StageLayout(name="L0", first_block=0, num_blocks=NUM_BLOCKS)],
+    )  # fmt: skip
+
+
+def frame(step: int) -> bytes:
+    """A residency frame of one step."""
+    states = bytes(3 if block == step % NUM_BLOCKS else 0 for block in range(NUM_BLOCKS))
+    header = FrameHeader(
+        time_us=step, step=step, compute_step=0, stage=0, direction=Direction.FORWARD, window=3,
+        num_blocks=NUM_BLOCKS, slots_used=1,
+    )  # fmt: skip
+    return encode_frame(header, {MapId.DEVICE_WEIGHT: states})
+
+
+if __name__ == "__main__":
+    sys.exit(ScriptedWorker(Path(sys.argv[1])).run())
