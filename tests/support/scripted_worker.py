@@ -1,5 +1,7 @@
-"""`python -m tests.support.scripted_worker RUN_DIR`: a worker of contracts alone, starting at once, that does what the
-run's notes tell it as JSON: `step_s`, `ignore_stop`, `nan_at`, `garbage_at`, `die_at` (a torn line, then SIGKILL)."""
+"""`python -m tests.support.scripted_worker RUN_DIR`: a worker of contracts alone, which starts at once.
+
+It does what the run's notes tell it as JSON: `step_s`, `ignore_stop`, `nan_at`, `garbage_at`, `log_bytes` (a log line a step), `die_at`
+(a torn line, then SIGKILL)."""
 
 import json
 import os
@@ -72,6 +74,8 @@ class ScriptedWorker:
             os.kill(os.getpid(), signal.SIGKILL)
         if step == self._script.get("garbage_at"):
             self._journal.write(b'{"type":"surprise"}\n')
+        if self._script.get("log_bytes"):
+            self._emit(LogWritten(message="x" * self._script["log_bytes"]))
         loss = float("nan") if step == self._script.get("nan_at") else 4.0 / step
         self._emit(metrics_event(step, {"train/loss": loss, "time/step": 0.01}))
         self._frames.write(frame(step))

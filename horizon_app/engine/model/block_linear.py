@@ -48,35 +48,53 @@ class BlockLinear(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """y = x W^T + b. Shapes: x is [..., I], y is [..., O]."""
         x_TI = x.reshape(-1, self.in_features).to(self.dtype)
-        y_TO = _BlockProduct.apply(x_TI, self)
-        if self.bias is not None:
-            y_TO = y_TO + self.bias.to(y_TO.dtype)
+        y_TO = _BlockProduct.apply(x_TI, self.bias, self)
         return y_TO.view(*x.shape[:-1], self.out_features)
 
 
 class _BlockProduct(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: FunctionCtx, x_TI: torch.Tensor, layer: BlockLinear) -> torch.Tensor:
+    def forward(ctx: FunctionCtx, x_TI: torch.Tensor, bias_O: torch.Tensor | None, layer: BlockLinear) -> torch.Tensor:
         ctx.save_for_backward(x_TI)
         ctx.layer = layer  # type: ignore[attr-defined]
-        return _forward_rows(x_TI, layer) if layer.use is Use.LINEAR else _forward_columns(x_TI, layer)
+        # The bias goes into the product, as in torch's own linear: added afterwards, it would round once more.
+        bias_O = None if bias_O is None else bias_O.to(layer.dtype)
+        forward = _forward_rows if layer.use is Use.LINEAR else _forward_columns
+        return forward(x_TI, bias_O, layer)
 
     @staticmethod
-    def backward(ctx: Any, dy_TO: torch.Tensor) -> tuple[torch.Tensor | None, None]:
+    def backward(ctx: Any, dy_TO: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:
         (x_TI,) = ctx.saved_tensors
         layer: BlockLinear = ctx.layer
         step = _backward_rows if layer.use is Use.LINEAR else _backward_columns
-        return step(x_TI, dy_TO.contiguous(), layer), None
+        dbias_O = None if layer.bias is None else dy_TO.sum(0, dtype=layer.bias.dtype)
+        return step(x_TI, dy_TO.contiguous(), layer), dbias_O, None
 
 
-def _forward_rows(x_TI: torch.Tensor, layer: BlockLinear) -> torch.Tensor:
+def _product(bias_O: torch.Tensor | None, x_TI: torch.Tensor, w_IO: torch.Tensor) -> torch.Tensor:
+    return torch.mm(x_TI, w_IO) if bias_O is None else torch.addmm(bias_O, x_TI, w_IO)
+
+
+def _forward_rows(x_TI: torch.Tensor, bias_O: torch.Tensor | None, layer: BlockLinear) -> torch.Tensor:
     if len(layer.segments) == 1:
         w_RI = layer.access.weight(layer.segments[0]).view(-1, layer.in_features)
-        return torch.mm(x_TI, w_RI.t())
+        return _product(bias_O, x_TI, w_RI.t())
     y_TO = x_TI.new_empty(x_TI.shape[0], layer.out_features)
     for segment in layer.segments:
+        rows = slice(segment.row_start, segment.row_end)
         w_RI = layer.access.weight(segment).view(-1, layer.in_features)
-        y_TO[:, segment.row_start : segment.row_end] = torch.mm(x_TI, w_RI.t())
+        y_TO[:, rows] = _product(None if bias_O is None else bias_O[rows], x_TI, w_RI.t())
+    return y_TO
+
+
+def _forward_columns(x_TI: torch.Tensor, bias_O: torch.Tensor | None, layer: BlockLinear) -> torch.Tensor:
+    y_TO: torch.Tensor | None = None
+    for segment in layer.segments:
+        w_RO = layer.access.weight(segment).view(-1, layer.out_features)
+        x_TR = x_TI[:, segment.row_start : segment.row_end]
+        y_TO = _product(bias_O, x_TR, w_RO) if y_TO is None else y_TO.addmm_(x_TR, w_RO)
+    if y_TO is None:
+        raise AssertionError("a linear layer has at least one segment")
     return y_TO
 
 
@@ -92,17 +110,6 @@ def _backward_rows(x_TI: torch.Tensor, dy_TO: torch.Tensor, layer: BlockLinear) 
     if dx_TI is None:
         raise AssertionError("a linear layer has at least one segment")
     return dx_TI
-
-
-def _forward_columns(x_TI: torch.Tensor, layer: BlockLinear) -> torch.Tensor:
-    y_TO: torch.Tensor | None = None
-    for segment in layer.segments:
-        w_RO = layer.access.weight(segment).view(-1, layer.out_features)
-        x_TR = x_TI[:, segment.row_start : segment.row_end]
-        y_TO = torch.mm(x_TR, w_RO) if y_TO is None else y_TO.addmm_(x_TR, w_RO)
-    if y_TO is None:
-        raise AssertionError("a linear layer has at least one segment")
-    return y_TO
 
 
 def _backward_columns(x_TI: torch.Tensor, dy_TO: torch.Tensor, layer: BlockLinear) -> torch.Tensor:

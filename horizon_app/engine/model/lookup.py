@@ -23,13 +23,15 @@ class RowGradient:
 class HostLookup(nn.Module):
     """Stands in for an embedding: runs the model's own embedding module on just the rows that are asked for."""
 
-    def __init__(self, embedding: nn.Embedding, parameter: str, device: torch.device) -> None:
+    def __init__(
+        self, embedding: nn.Embedding, parameter: str, device: torch.device, compute_dtype: torch.dtype
+    ) -> None:
         super().__init__()
         # Kept out of the module tree: its weight is a table on meta that must never be used.
         object.__setattr__(self, "_embedding", embedding)
         self._padding_row = embedding.padding_idx
         embedding.padding_idx = None
-        self.parameter, self._device = parameter, device
+        self.parameter, self._device, self._dtype = parameter, device, compute_dtype
         self.num_embeddings, self.embedding_dim = embedding.num_embeddings, embedding.embedding_dim
         self.table: Callable[[], torch.Tensor] | None = None
         self.collected: list[RowGradient] = []
@@ -51,5 +53,5 @@ class HostLookup(nn.Module):
 
     def _rows(self, rows: torch.Tensor) -> torch.Tensor:
         if self.table is None:  # only shapes matter while the order of accesses is recorded
-            return torch.zeros(rows.numel(), self.embedding_dim)
+            return torch.zeros(rows.numel(), self.embedding_dim, dtype=self._dtype)
         return self.table().index_select(0, rows)

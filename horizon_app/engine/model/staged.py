@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import nn
 from torch.func import functional_call
-from transformers.modeling_outputs import BaseModelOutputWithPast
 from transformers.pytorch_utils import Conv1D
 
 from horizon_app.engine.errors import UnsupportedModel
@@ -87,8 +86,21 @@ class Fp32Norm(nn.Module):
 class _HiddenStub(nn.Module):
     """Stands in for the base model while the causal model's own forward turns hidden states into logits."""
 
-    def forward(self, *_: Any, inputs_embeds: torch.Tensor, **__: Any) -> BaseModelOutputWithPast:
-        return BaseModelOutputWithPast(last_hidden_state=inputs_embeds)
+    def forward(self, *_: Any, inputs_embeds: torch.Tensor, **__: Any) -> "_HiddenOnly":
+        return _HiddenOnly(inputs_embeds)
+
+
+class _HiddenOnly:
+    """A base model's output of which only the hidden states are there; families differ in what else they name."""
+
+    def __init__(self, last_hidden_state: torch.Tensor) -> None:
+        self.last_hidden_state = last_hidden_state
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return (self.last_hidden_state,)[index]
+
+    def __getattr__(self, name: str) -> None:
+        return None
 
 
 class StagedModel:
@@ -160,7 +172,9 @@ class StagedModel:
         """What the model does after its last layer (the final norm). Shapes: hidden and answer [sequences, tokens, width]."""
         for proxy in self._proxies:
             proxy.calls, proxy.result = None, hidden
-        return self._forward_base(inputs_embeds=hidden, position_ids=position_ids)
+        final = self._forward_base(inputs_embeds=hidden, position_ids=position_ids)
+        self._take_rows()  # position embeddings looked up once more: what they are added to is not used
+        return final
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """The model's own logits, soft caps and scales included. Shapes: hidden [tokens, width], answer [tokens, vocabulary]."""
@@ -219,7 +233,9 @@ class StagedModel:
         parameter = self._by_name.get(f"{name}.weight")
         if isinstance(module, nn.Embedding):
             tied = self._found.head_name + ".weight"
-            lookup = HostLookup(module, f"{name}.weight" if parameter is not None else tied, self.device)
+            lookup = HostLookup(
+                module, f"{name}.weight" if parameter is not None else tied, self.device, self.compute_dtype
+            )
             self.lookups.append(lookup)
             return lookup
         if parameter is None or parameter.use not in (Use.LINEAR, Use.CONV1D):
