@@ -98,12 +98,16 @@ def stored_run(row: Mapping[Any, Any]) -> StoredRun:
 def insert_run(tx: Transaction, run: NewRun) -> None:
     """A new row, queued, without events."""
     values = {field.name: getattr(run, field.name) for field in fields(NewRun)}
-    tx.execute(
-        insert(_T).values(
-            **values, state=RunState.QUEUED.value, reason="", updated_at=run.created_at, step=0, metrics={},
-            sparkline={}, last_seq=0, journal_seq=0, journal_bytes=0,
-        )
-    )  # fmt: skip
+    zero = {
+        "reason": "",
+        "step": 0,
+        "metrics": {},
+        "sparkline": {},
+        "last_seq": 0,
+        "journal_seq": 0,
+        "journal_bytes": 0,
+    }
+    tx.execute(insert(_T), [{**values, **zero, "state": RunState.QUEUED.value, "updated_at": run.created_at}])
 
 
 def get_run(tx: Transaction, run_id: str, *, lock: bool = False) -> StoredRun | None:

@@ -1,7 +1,8 @@
 """`python -m tests.support.scripted_worker RUN_DIR`: a worker of contracts alone, which starts at once.
 
-It does what the run's notes tell it as JSON: `step_s`, `ignore_stop`, `nan_at`, `garbage_at`, `log_bytes` (a log line a step), `die_at`
-(a torn line, then SIGKILL)."""
+It does what the run's notes tell it as JSON: `step_s`, `ignore_stop`, `nan_at`, `garbage_at`, `log_bytes` (a log line
+a step), `die_at` (a torn line, then SIGKILL).
+"""
 
 import json
 import os

@@ -1,0 +1,63 @@
+"""Databases for tests, and runs in them."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from horizon_app.contracts.ids import RunId, new_run_id
+from horizon_app.contracts.run_state import RunState
+from horizon_app.control.lifecycle import change_state
+from horizon_app.settings import AppSettings
+from horizon_app.store.database import Database, open_database
+from horizon_app.store.migrate import migrate
+from horizon_app.store.runs import NewRun, insert_run
+
+_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+_WAYS: dict[RunState, tuple[RunState, ...]] = {
+    RunState.QUEUED: (),
+    RunState.STARTING: (RunState.STARTING,),
+    RunState.RUNNING: (RunState.STARTING, RunState.RUNNING),
+    RunState.PAUSED: (RunState.STARTING, RunState.RUNNING, RunState.PAUSED),
+    RunState.STOPPING: (RunState.STARTING, RunState.STOPPING),
+    RunState.FINISHED: (RunState.STARTING, RunState.RUNNING, RunState.FINISHED),
+    RunState.STOPPED: (RunState.STOPPED,),
+    RunState.FAILED: (RunState.STARTING, RunState.FAILED),
+    RunState.INTERRUPTED: (RunState.STARTING, RunState.INTERRUPTED),
+}
+_numbers = itertools.count()
+
+
+@contextmanager
+def open_store(home: Path) -> "Iterator[Database]":
+    """A migrated database in a home folder."""
+    home.mkdir(parents=True, exist_ok=True)
+    database = open_database(AppSettings(home=home))
+    migrate(database)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def new_run(number: int | None = None, **changes: Any) -> NewRun:
+    """A run that asks for nothing; each is a second younger than the one before."""
+    created = _EPOCH + timedelta(seconds=next(_numbers) if number is None else number)
+    values: dict[str, Any] = {
+        "id": new_run_id(created), "name": "a run", "tags": [], "notes": "", "held": False, "created_at": created,
+        "spec": {}, "model_dir": "/m", "data_paths": ["/d"], "base_dir": "/", "model_name": "m", "architecture": None,
+        "parameters": None, "total_steps": None, "idempotency_key": None,
+    }  # fmt: skip
+    return NewRun(**{**values, **changes})
+
+
+def add_run(database: Database, state: RunState = RunState.QUEUED, **changes: Any) -> RunId:
+    """A run in a state, reached along the table."""
+    run = new_run(**changes)
+    with database.write() as tx:
+        insert_run(tx, run)
+        for step in _WAYS[state]:
+            change_state(tx, run.id, step)
+    return run.id

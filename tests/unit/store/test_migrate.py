@@ -1,0 +1,39 @@
+"""Models and migrations agree; a database is brought up to date once."""
+
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import text
+
+from horizon_app.store.errors import DatabaseNewer
+from horizon_app.store.migrate import migrate, migrations_dir
+from horizon_app.store.tables import Base
+from tests.support.stores import add_run, open_store
+
+
+def test_models_and_head_agree(tmp_path: Path) -> None:
+    with open_store(tmp_path) as database, database.read() as tx:
+        assert compare_metadata(MigrationContext.configure(tx, opts={"compare_type": True}), Base.metadata) == []
+
+
+def test_migrate_again_keeps_everything(tmp_path: Path) -> None:
+    with open_store(tmp_path / "名 % home") as database:
+        run_id = add_run(database)
+        migrate(database)
+        with database.read() as tx:
+            assert tx.execute(text("SELECT id FROM runs")).scalars().all() == [run_id]
+
+
+def test_migrate_of_a_database_from_a_newer_version_says_so(tmp_path: Path) -> None:
+    with open_store(tmp_path) as database:
+        with database.write() as tx:
+            tx.execute(text("UPDATE alembic_version SET version_num = 'from_2031'"))
+        with pytest.raises(DatabaseNewer, match="from_2031"):
+            migrate(database)
+
+
+def test_migrations_are_found_in_a_clone() -> None:
+    assert (migrations_dir() / "env.py").is_file()
+    assert list((migrations_dir() / "versions").glob("*.py"))
