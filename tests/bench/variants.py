@@ -1,4 +1,4 @@
-"""What the benchmark compares, each run in a process of its own: prints one JSON line with seconds a step and peak memory.
+"""What the benchmark compares, each in a process of its own that prints seconds a step and peak memory as JSON.
 
 python -m tests.bench.variants VARIANT MODEL PRECISION STEPS
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from horizon_app.contracts.spec_parse import parse_spec

@@ -1,4 +1,4 @@
-"""Engine against the plain in-memory loop: fp32, every block size, window, arena and accumulation; copies in disorder."""
+"""Engine against the plain in-memory loop: fp32, block sizes, windows, arenas, accumulations; copies in disorder."""
 
 import itertools
 from collections.abc import Iterator
@@ -102,8 +102,6 @@ def _without_key_bias(name: str, weight: torch.Tensor, expected: torch.Tensor) -
 
 def _tied_name(weights: Weights) -> str:
     return next(name for name in weights if name.endswith(("embed_tokens.weight", "wte.weight")))
-
-
 
 
 @pytest.mark.parametrize("micro_batch", MICRO_BATCHES, ids=lambda m: f"accumulate{SOURCE.sequences // m}")

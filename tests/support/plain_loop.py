@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from transformers import AutoModelForCausalLM
 
 from horizon_app.data.batches import IGNORE, Batch

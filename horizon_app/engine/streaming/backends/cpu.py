@@ -50,7 +50,11 @@ class Mover:
     def __init__(self, name: str) -> None:
         self._work: queue.SimpleQueue[tuple[Callable[[], object], CpuEvent] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        threads = torch.get_num_threads()
         self._thread.start()
+        self.submit(lambda: None).wait()
+        # torch keeps the last number that any thread set as the default of threads to come: put it back.
+        torch.set_num_threads(threads)
 
     def submit(self, work: Callable[[], object]) -> CpuEvent:
         """Queue a piece of work; the event is reached when it has ended."""
@@ -64,6 +68,7 @@ class Mover:
         self._thread.join()
 
     def _run(self) -> None:
+        torch.get_num_threads()  # a thread's first look sets its number to the default; only then can it be changed
         torch.set_num_threads(1)
         while (item := self._work.get()) is not None:
             work, event = item
