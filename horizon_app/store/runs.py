@@ -98,7 +98,7 @@ def stored_run(row: Mapping[Any, Any]) -> StoredRun:
 def insert_run(tx: Transaction, run: NewRun) -> None:
     """A new row, queued, without events."""
     values = {field.name: getattr(run, field.name) for field in fields(NewRun)}
-    zero = {
+    zero: dict[str, Any] = {
         "reason": "",
         "step": 0,
         "metrics": {},

@@ -40,7 +40,7 @@ def seqs_of(server: ServerProcess, run_id: str) -> list[int]:
 
 def worker_pid(home: Path, run_id: str) -> int:
     path = home / "runs" / run_id / "worker.json"
-    text = wait_for(lambda: path.exists() and path.read_text(), "the worker says who it is")
+    text = wait_for(lambda: path.read_text() if path.exists() else None, "the worker says who it is")
     return json.loads(text)["pid"]
 
 

@@ -1,7 +1,7 @@
 """Databases for tests, and runs in them."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,7 +31,7 @@ _numbers = itertools.count()
 
 
 @contextmanager
-def open_store(home: Path) -> "Iterator[Database]":
+def open_store(home: Path) -> Generator[Database]:
     """A migrated database in a home folder."""
     home.mkdir(parents=True, exist_ok=True)
     database = open_database(AppSettings(home=home))

@@ -1,0 +1,113 @@
+"""Every error of every route is a problem document."""
+
+import json
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from starlette.testclient import TestClient
+
+from horizon_app.contracts.problems import Problem
+from horizon_app.store.errors import DatabaseBusy
+from tests.support.server import scripted_spec
+
+NO_RUN = "20260101-000000-abcdef"
+
+
+def problem(answer: Any, status: int) -> Problem:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    found = Problem.model_validate(json.loads(answer.text, parse_constant=pytest.fail))
+    assert found.status == status
+    assert found.title and (found.detail or status in (404, 405))
+    return found
+
+
+def api_routes(app: FastAPI) -> list[tuple[str, str]]:
+    paths = app.openapi()["paths"]
+    return [(method.upper(), path) for path, methods in paths.items() for method in methods]
+
+
+def test_every_route_of_a_run_answers_an_unknown_run_with_404(app: FastAPI, client: TestClient) -> None:
+    routes = [(method, path) for method, path in api_routes(app) if "{run_id}" in path]
+    assert len(routes) >= 9
+    for method, path in routes:
+        for run_id in (NO_RUN, "x" * 5000):
+            body = {} if method in ("PATCH", "POST") else None
+            answer = client.request(method, path.replace("{run_id}", run_id), json=body)
+            assert problem(answer, 404).type in ("horizon:run-not-found", "horizon:not-found"), path
+
+
+def test_path_that_leads_out_of_the_runs_is_no_route(client: TestClient) -> None:
+    problem(client.get("/api/v1/runs/..%2f..%2fetc"), 404)
+    problem(client.delete("/api/v1/runs/..%2f..%2fetc"), 405)
+
+
+def test_every_route_answers_a_wrong_method_with_405(app: FastAPI, client: TestClient) -> None:
+    for _, path in api_routes(app):
+        problem(client.put(path.replace("{run_id}", NO_RUN), json={}), 405)
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=501", "state=gone", "sort=size", "cursor=x"])
+def test_list_with_a_bad_question_names_the_field(client: TestClient, query: str) -> None:
+    found = problem(client.get(f"/api/v1/runs?{query}"), 422)
+    assert found.errors[0].field.startswith(query.partition("=")[0])
+    assert found.errors[0].message
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "metrics?max_points=1",
+        "metrics?from=x",
+        "residency?step=-1",
+        "events?after=x",
+        "events?types=all",
+        "logs?level=loud",
+    ],
+)
+def test_records_with_a_bad_question_are_422(client: TestClient, path: str) -> None:
+    problem(client.get(f"/api/v1/runs/{NO_RUN}/{path}"), 422)
+
+
+@pytest.mark.parametrize("body", ["", "{", "[]", "null", '{"start": true}', '{"spec": {}, "x": 1}', '{"spec": NaN'])
+def test_submission_with_a_bad_body_is_422(client: TestClient, body: str) -> None:
+    problem(client.post("/api/v1/runs", content=body, headers={"content-type": "application/json"}), 422)
+
+
+@pytest.mark.parametrize("spec", [None, [], 5, {}, {"model": {"path": "m"}, "data": {"path": "d"}, "trainig": {}}])
+def test_submission_of_a_bad_spec_names_field_and_fix(client: TestClient, spec: Any) -> None:
+    found = problem(client.post("/api/v1/runs", json={"spec": spec}), 422)
+    assert found.type == "horizon:spec-refused"
+    assert all(error.message for error in found.errors)
+    assert any(error.fix for error in found.errors)
+
+
+def test_run_without_a_layout_has_no_residency_yet(client: TestClient) -> None:
+    run = client.post("/api/v1/runs", json={"spec": scripted_spec(), "start": False}).json()
+    assert problem(client.get(f"/api/v1/runs/{run['id']}/residency"), 404).type == "horizon:nothing-recorded"
+
+
+def test_error_nobody_foresaw_is_a_500_without_its_inside(
+    app: FastAPI, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("SECRET-CANARY")
+
+    monkeypatch.setattr(app.state.workstation.history, "runs", fail)
+    found = problem(client.get("/api/v1/runs"), 500)
+    assert "SECRET-CANARY" not in found.model_dump_json()
+
+
+def test_database_held_by_others_is_a_503(app: FastAPI, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise DatabaseBusy(where="x")
+
+    monkeypatch.setattr(app.state.workstation.history, "runs", fail)
+    assert problem(client.get("/api/v1/runs"), 503).type == "horizon:database-busy"
+
+
+def test_every_route_has_a_response_model(app: FastAPI) -> None:
+    routes = [route for route in app.routes if isinstance(route, APIRoute) and route.include_in_schema]
+    assert [route.path for route in routes if route.response_model is None] == []

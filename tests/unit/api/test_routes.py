@@ -1,0 +1,120 @@
+"""What routes answer when all is well."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from horizon_app.api.openapi_export import full_schema
+from horizon_app.control import example
+from tests.support.server import scripted_spec
+
+
+def held(client: TestClient, **changes: Any) -> dict[str, Any]:
+    answer = client.post("/api/v1/runs", json={"spec": {**scripted_spec(), **changes}, "start": False})
+    assert answer.status_code == 201
+    return answer.json()
+
+
+def test_created_run_is_found_where_the_location_says(client: TestClient) -> None:
+    answer = client.post("/api/v1/runs", json={"spec": scripted_spec(), "start": False})
+    assert answer.status_code == 201
+    assert client.get(answer.headers["location"]).json() == answer.json()
+    assert answer.json()["created_at"].endswith("Z")
+
+
+def test_repeated_post_with_one_key_answers_with_one_run(client: TestClient) -> None:
+    answers = [
+        client.post("/api/v1/runs", json={"spec": scripted_spec(), "start": False}, headers={"idempotency-key": "k"})
+        for _ in range(2)
+    ]
+    assert answers[0].json()["id"] == answers[1].json()["id"]
+    assert client.get("/api/v1/runs").json()["total"] == 1
+
+
+def test_labels_are_changed_one_at_a_time(client: TestClient) -> None:
+    run = held(client, name="before", tags=["a"])
+    changed = client.patch(f"/api/v1/runs/{run['id']}", json={"name": "after <b>"}).json()
+    assert (changed["name"], changed["tags"]) == ("after <b>", ["a"])
+    assert client.patch(f"/api/v1/runs/{run['id']}", json={"tags": []}).json()["tags"] == []
+
+
+def test_list_pages_with_a_cursor_and_counts(client: TestClient) -> None:
+    made = [held(client)["id"] for _ in range(3)]
+    first = client.get("/api/v1/runs?limit=2&sort=created_at").json()
+    second = client.get(f"/api/v1/runs?limit=2&sort=created_at&cursor={first['next_cursor']}").json()
+    assert {run["id"] for run in first["runs"] + second["runs"]} == set(made)
+    assert second["next_cursor"] is None
+    assert (first["total"], first["counts"]["queued"]) == (3, 3)
+
+
+def test_machine_and_catalog_tell_what_is_there(client: TestClient, home: Path) -> None:
+    system = client.get("/api/v1/system").json()
+    assert system["home"] == str(home)
+    assert 0 < system["host"]["memory_available"] <= system["host"]["memory_total"]
+    assert 0 < system["disk"]["free"] <= system["disk"]["total"]
+    (model,) = client.get("/api/v1/models").json()["models"]
+    assert (model["path"], model["trainable"], model["reason"]) == ("models/tiny", True, "")
+    assert client.get("/api/v1/datasets").json()["datasets"] == [
+        {"path": "data/corpus.txt", "name": "corpus.txt", "bytes": 170, "kind": "text"}
+    ]
+
+
+def test_catalog_says_why_a_model_can_not_be_trained_and_follows_no_links(client: TestClient, home: Path) -> None:
+    other = home / "models" / "bert"
+    other.mkdir()
+    (other / "config.json").write_text(json.dumps({"architectures": ["BertForMaskedLM"]}))
+    (home / "models" / "circle").symlink_to(home / "models")
+    found = {model["name"]: model for model in client.get("/api/v1/models").json()["models"]}
+    assert found.keys() == {"bert", "tiny"}
+    assert not found["bert"]["trainable"] and "BertForMaskedLM" in found["bert"]["reason"]
+
+
+def test_schema_of_the_spec_has_units(client: TestClient) -> None:
+    schema = client.get("/api/v1/spec/schema").json()
+    assert schema["$defs"]["OffloadSpec"]["properties"]["param_block_size"]["x-unit"] == "bytes"
+
+
+def test_example_is_written_once_and_its_paths_start_at_home(
+    client: TestClient, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[Path] = []
+
+    def write(folder: Path) -> None:
+        written.append(folder)
+        folder.mkdir(parents=True)
+        (folder / "spec.yaml").write_text("model: {path: model}\ndata: {path: corpus.txt}\n")
+
+    monkeypatch.setattr(example, "_run_command", write)
+    answers = [client.post("/api/v1/examples") for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 201]
+    assert answers[1].json() == {
+        "spec": {"model": {"path": "examples/starter/model"}, "data": {"path": "examples/starter/corpus.txt"}},
+        "folder": "examples/starter",
+    }
+    assert written == [home / "examples" / "starter"]
+
+
+def test_example_that_can_not_be_written_is_a_problem_with_the_cause(client: TestClient, home: Path) -> None:
+    (home / "examples" / "starter").parent.joinpath("starter").write_text("a file in the way")
+    answer = client.post("/api/v1/examples")
+    assert answer.status_code == 500
+    assert answer.json()["type"] == "horizon:example-failed"
+
+
+def test_long_answers_are_compressed(client: TestClient) -> None:
+    answer = client.get("/api/v1/spec/schema", headers={"accept-encoding": "gzip"})
+    assert answer.headers["content-encoding"] == "gzip"
+
+
+def test_exported_schema_has_the_streams_frames_and_resolves_every_reference() -> None:
+    schema = full_schema()
+    components = schema["components"]["schemas"]
+    assert components["Frame"]["discriminator"]["propertyName"] == "type"
+    assert {"MetricsFrame", "SnapshotFrame", "RunFrame", "RunDetail", "Problem"} <= components.keys()
+    text = json.dumps(schema)
+    references = {part.partition('"')[0] for part in text.split("#/components/schemas/")[1:]}
+    assert references <= components.keys()
+    assert "#/$defs" not in text
