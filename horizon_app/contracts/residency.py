@@ -62,7 +62,9 @@ class BlockFacts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     stage: int
-    parameters: list[str] = Field(description="names of the parameters that it holds wholly or in part, within the stage")
+    parameters: list[str] = Field(
+        description="names of the parameters that it holds wholly or in part, within the stage"
+    )
     elements: int
     bytes: int = Field(description="bytes used of the block, in the compute dtype")
 

@@ -1,122 +1,26 @@
 """The run spec: what a run is asked to do. Typed, with units, bounds and defaults; unknown keys are errors."""
 
-from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from horizon_app.contracts.spec_fields import Size, SizeOrAuto, Word, knob, later, only_now
-
-
-class Init(StrEnum):
-    """Where the first weights come from."""
-
-    PRETRAINED = "pretrained"
-    RANDOM = "random"
-
-
-class DataFormat(StrEnum):
-    """Shape of the rows."""
-
-    AUTO = "auto"
-    MESSAGES = "messages"
-    SHAREGPT = "sharegpt"
-    ALPACA = "alpaca"
-    PROMPT_COMPLETION = "prompt_completion"
-    TEXT = "text"
-
-
-class TrainOn(StrEnum):
-    """Which tokens count in the loss."""
-
-    COMPLETIONS = "completions"
-    ALL = "all"
-
-
-class LrSchedule(StrEnum):
-    """Shape of the learning rate after the warm-up."""
-
-    CONSTANT = "constant"
-    LINEAR = "linear"
-    COSINE = "cosine"
-
-
-class Compute(StrEnum):
-    """Number format of the products."""
-
-    AUTO = "auto"
-    FP32 = "fp32"
-    BF16 = "bf16"
-    FP16 = "fp16"
-
-
-class OptimizerState(StrEnum):
-    """Number format of the moments."""
-
-    FP32 = "fp32"
-    INT8 = "int8"
-
-
-class Policy(StrEnum):
-    """Which block leaves a full tier."""
-
-    CLOCK_PRO = "clock_pro"
-    SCHEDULE = "schedule"
-    LRU = "lru"
-    CLOCK = "clock"
-    OPTIMAL = "optimal"
-
-
-class Disk(StrEnum):
-    """Whether the disk tier is used."""
-
-    AUTO = "auto"
-    OFF = "off"
-    ON = "on"
-
-
-class AccumulationPolicy(StrEnum):
-    """How the number of micro-batches is chosen."""
-
-    FIXED = "fixed"
-    ADAPTIVE = "adaptive"
-
-
-class ParameterCompression(StrEnum):
-    """How weights travel to the device."""
-
-    NONE = "none"
-    DELTA = "delta"
-
-
-class GradientCompression(StrEnum):
-    """How gradients travel to the host."""
-
-    NONE = "none"
-    INT8 = "int8"
-    ONE_BIT = "one_bit"
-
-
-class ActivationCompression(StrEnum):
-    """How kept activations are stored."""
-
-    NONE = "none"
-    INT8 = "int8"
-
-
-class Recompute(StrEnum):
-    """Whether activations inside a layer are recomputed in the backward."""
-
-    AUTO = "auto"
-    ALWAYS = "always"
-    NEVER = "never"
-
-
-class ScheduleOrder(StrEnum):
-    """Order of layers and micro-batches."""
-
-    LAYER_MAJOR = "layer_major"
-    MICRO_BATCH_MAJOR = "micro_batch_major"
+from horizon_app.contracts.spec_words import (
+    AccumulationPolicy,
+    ActivationCompression,
+    Compute,
+    DataFormat,
+    Disk,
+    GradientCompression,
+    Init,
+    LrSchedule,
+    OptimizerState,
+    ParameterCompression,
+    Policy,
+    Recompute,
+    ScheduleOrder,
+    TrainOn,
+)
 
 
 class _Section(BaseModel):
@@ -131,7 +35,9 @@ class ModelSpec(_Section):
         description="Hugging Face checkpoint folder, relative to the spec file, or to the home folder over REST",
         json_schema_extra={"x-unit": "", "x-main": True, "x-live": False, "x-unavailable": []},
     )
-    init: Init = knob(Init.PRETRAINED, "pretrained reads the weights; random needs config.json and the tokenizer only", main=True)
+    init: Init = knob(
+        Init.PRETRAINED, "pretrained reads the weights; random needs config.json and the tokenizer only", main=True
+    )
 
 
 _LATER_FORMATS = (DataFormat.SHAREGPT, DataFormat.ALPACA, DataFormat.PROMPT_COMPLETION)
@@ -147,13 +53,19 @@ class DataSpec(_Section):
     format: Annotated[DataFormat, later(*_LATER_FORMATS, instead="auto, messages or text")] = knob(
         DataFormat.AUTO, "shape of the rows; auto looks at the content", unavailable=_LATER_FORMATS
     )
-    eval_path: Annotated[str | None, only_now(lambda v: v is None, "evaluation", "null")] = knob(None, "data for the eval loss", unavailable=("path",))
+    eval_path: Annotated[str | None, only_now(lambda v: v is None, "evaluation", "null")] = knob(
+        None, "data for the eval loss", unavailable=("path",)
+    )
     eval_fraction: Annotated[float, only_now(lambda v: v == 0.0, "evaluation", "0")] = knob(
         0.0, "share of the samples kept for the eval loss", ge=0.0, lt=1.0, unavailable=("fraction",)
     )
     sequence_length: int = knob(512, "tokens per sequence", unit="tokens", ge=2, le=1 << 20, main=True)
     packing: bool = knob(True, "put several samples into one sequence; none attends to another")
-    train_on: TrainOn = knob(TrainOn.COMPLETIONS, "completions trains on the assistant's words only; plain text is always trained whole", main=True)
+    train_on: TrainOn = knob(
+        TrainOn.COMPLETIONS,
+        "completions trains on the assistant's words only; plain text is always trained whole",
+        main=True,
+    )
     seed: int = knob(0, "seed of the order of the samples", ge=0, lt=1 << 63)
 
     @field_validator("path")
@@ -167,13 +79,21 @@ class DataSpec(_Section):
 class TrainingSpec(_Section):
     """How long and how fast it learns."""
 
-    optimizer_steps: int | None = knob(None, "updates of the weights; 200 where epochs is not given either", unit="steps", ge=1, le=10**9, main=True)
+    optimizer_steps: int | None = knob(
+        None, "updates of the weights; 200 where epochs is not given either", unit="steps", ge=1, le=10**9, main=True
+    )
     epochs: float | None = knob(None, "passes over the data, instead of optimizer_steps", unit="epochs", gt=0, le=10**6)
-    global_batch_size: int = knob(8, "sequences per optimizer step, over all micro-batches", unit="sequences", ge=1, le=1 << 20, main=True)
+    global_batch_size: int = knob(
+        8, "sequences per optimizer step, over all micro-batches", unit="sequences", ge=1, le=1 << 20, main=True
+    )
     micro_batch_size: int | str = knob("auto", "sequences per call; auto is planned from free memory", unit="sequences")
     learning_rate: float = knob(2.0e-5, "peak learning rate", ge=0.0, le=10.0, main=True)
-    schedule: LrSchedule = knob(LrSchedule.COSINE, "shape of the learning rate after the warm-up, counted in optimizer steps")
-    warmup_steps: float = knob(10, "optimizer steps of linear warm-up, or a fraction of all steps below 1", unit="steps", ge=0)
+    schedule: LrSchedule = knob(
+        LrSchedule.COSINE, "shape of the learning rate after the warm-up, counted in optimizer steps"
+    )
+    warmup_steps: float = knob(
+        10, "optimizer steps of linear warm-up, or a fraction of all steps below 1", unit="steps", ge=0
+    )
     weight_decay: float = knob(0.0, "AdamW's decoupled decay; never on norms and biases", ge=0.0, le=10.0)
     betas: tuple[float, float] = knob((0.9, 0.95), "AdamW's decay rates of the two moments")
     eps: float = knob(1.0e-8, "AdamW's term against division by zero", gt=0.0, le=1.0)
@@ -219,7 +139,10 @@ class PrecisionSpec(_Section):
     """Number formats. The masters are fp32, always."""
 
     compute: Annotated[Compute, later(Compute.FP16, instead="bf16 or fp32")] = knob(
-        Compute.AUTO, "format of weights and products on the device; auto takes bf16 where it is fast", main=True, unavailable=(Compute.FP16,)
+        Compute.AUTO,
+        "format of weights and products on the device; auto takes bf16 where it is fast",
+        main=True,
+        unavailable=(Compute.FP16,),
     )
     loss_scale: Annotated[float | str, only_now(lambda v: v == "dynamic", "a loss scale", "dynamic")] = knob(
         "dynamic", "dynamic or a number; fp16 only", unavailable=("a number",)
@@ -239,13 +162,24 @@ class OffloadSpec(_Section):
     """Where the blocks live and how they travel."""
 
     device: str = knob("auto", "auto, cpu, cuda or cuda:N", pattern=r"^(auto|cpu|cuda(:[0-9]+)?)$")
-    param_block_size: SizeOrAuto = knob(16 << 20, "bytes of a block in the compute dtype; auto is sqrt(device MiB / 100) MiB", unit="bytes", main=True)
-    prefetch_window: int = knob(3, "compute steps ahead for which blocks are brought in; 0 is off", unit="compute steps", ge=0, le=64, main=True)
-    max_gpu_blocks: int | str = knob("auto", "slots in the arena of the device tier; auto takes what is free, up to the whole model", unit="blocks", main=True)
+    param_block_size: SizeOrAuto = knob(
+        16 << 20, "bytes of a block in the compute dtype; auto is sqrt(device MiB / 100) MiB", unit="bytes", main=True
+    )
+    prefetch_window: int = knob(
+        3, "compute steps ahead for which blocks are brought in; 0 is off", unit="compute steps", ge=0, le=64, main=True
+    )
+    max_gpu_blocks: int | str = knob(
+        "auto",
+        "slots in the arena of the device tier; auto takes what is free, up to the whole model",
+        unit="blocks",
+        main=True,
+    )
     policy: Annotated[Policy, later(*_LATER_POLICIES, instead="optimal or lru")] = knob(
         Policy.OPTIMAL, "which block leaves a full arena", main=True, unavailable=_LATER_POLICIES
     )
-    host_memory: SizeOrAuto = knob("auto", "limit of the host tier; a run that needs more is refused before it starts", unit="bytes")
+    host_memory: SizeOrAuto = knob(
+        "auto", "limit of the host tier; a run that needs more is refused before it starts", unit="bytes"
+    )
     disk: Annotated[Disk, Word, later(Disk.ON, instead="auto or off")] = knob(
         Disk.AUTO, "whether the disk tier takes what the host can't hold", unavailable=(Disk.ON,)
     )
@@ -277,7 +211,9 @@ class AccumulationSpec(_Section):
     policy: Annotated[AccumulationPolicy, later(AccumulationPolicy.ADAPTIVE, instead="fixed")] = knob(
         AccumulationPolicy.FIXED, "fixed, or adaptive by free device memory", unavailable=(AccumulationPolicy.ADAPTIVE,)
     )
-    steps: int | str = knob("auto", "micro-batches per optimizer step; auto is global_batch_size / micro_batch_size", unit="micro-batches")
+    steps: int | str = knob(
+        "auto", "micro-batches per optimizer step; auto is global_batch_size / micro_batch_size", unit="micro-batches"
+    )
     keep_global_batch: bool = knob(True, "adaptive then trades micro-batch size against steps")
 
     @field_validator("steps")
@@ -296,7 +232,11 @@ class CompressionSpec(_Section):
     )
     gradients: Annotated[
         GradientCompression, later(GradientCompression.INT8, GradientCompression.ONE_BIT, instead="none")
-    ] = knob(GradientCompression.NONE, "gradients on the way to the host", unavailable=(GradientCompression.INT8, GradientCompression.ONE_BIT))
+    ] = knob(
+        GradientCompression.NONE,
+        "gradients on the way to the host",
+        unavailable=(GradientCompression.INT8, GradientCompression.ONE_BIT),
+    )
     activations: Annotated[ActivationCompression, later(ActivationCompression.INT8, instead="none")] = knob(
         ActivationCompression.NONE, "kept layer inputs", unavailable=(ActivationCompression.INT8,)
     )
@@ -308,14 +248,18 @@ class ComputeSpec(_Section):
     fuse_linears: Annotated[bool, only_now(lambda v: v is False, "fused linears", "false")] = knob(
         False, "run q/k/v and gate/up as one product", unavailable=("true",)
     )
-    cuda_graphs: Annotated[str | bool, only_now(lambda v: v in ("auto", "off", False), "CUDA graphs", "auto or off")] = knob(
-        "auto", "capture and replay of fixed stages on CUDA", unavailable=("on",)
+    cuda_graphs: Annotated[
+        str | bool, only_now(lambda v: v in ("auto", "off", False), "CUDA graphs", "auto or off")
+    ] = knob("auto", "capture and replay of fixed stages on CUDA", unavailable=("on",))
+    recompute: Recompute = knob(
+        Recompute.AUTO, "recompute what is inside a layer in the backward; auto keeps it where memory allows"
     )
-    recompute: Recompute = knob(Recompute.AUTO, "recompute what is inside a layer in the backward; auto keeps it where memory allows")
     schedule: Annotated[ScheduleOrder, later(ScheduleOrder.MICRO_BATCH_MAJOR, instead="layer_major")] = knob(
         ScheduleOrder.LAYER_MAJOR, "order of layers and micro-batches", unavailable=(ScheduleOrder.MICRO_BATCH_MAJOR,)
     )
-    cpu_layers: Annotated[float | str, Word, only_now(lambda v: v in ("auto", "off"), "layers on the CPU", "auto or off")] = knob(
+    cpu_layers: Annotated[
+        float | str, Word, only_now(lambda v: v in ("auto", "off"), "layers on the CPU", "auto or off")
+    ] = knob(
         "auto", "auto, off, or the complexity above which a layer is computed on the CPU", unavailable=("a threshold",)
     )
 

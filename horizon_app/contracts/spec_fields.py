@@ -42,7 +42,10 @@ def _show_size(value: object) -> object:
 
 
 _SIZE_SCHEMA: dict[str, Any] = {
-    "anyOf": [{"type": "string", "pattern": r"^\s*[0-9.]+\s*([KkMmGg][Ii])?[Bb]?\s*$"}, {"type": "integer", "minimum": 1}]
+    "anyOf": [
+        {"type": "string", "pattern": r"^\s*[0-9.]+\s*([KkMmGg][Ii])?[Bb]?\s*$"},
+        {"type": "integer", "minimum": 1},
+    ]
 }
 Size = Annotated[
     int, BeforeValidator(parse_size), PlainSerializer(_show_size, return_type=str | int), WithJsonSchema(_SIZE_SCHEMA)
@@ -98,7 +101,7 @@ def _plain(value: object) -> str:
     return value.value if isinstance(value, StrEnum) else str(value)
 
 
-def knob(  # noqa: PLR0913 - one line a field is worth the arguments
+def knob(
     default: Any,
     description: str,
     *,

@@ -14,7 +14,13 @@ def parse_spec(document: Any) -> RunSpec:
     if not isinstance(document, dict):
         what = "nothing" if document is None else type(document).__name__
         raise SpecRefused(
-            [FieldProblem(field="", message=f"a run spec is a mapping of keys to values, found {what}", fix="see /api/v1/spec/schema")]
+            [
+                FieldProblem(
+                    field="",
+                    message=f"a run spec is a mapping of keys to values, found {what}",
+                    fix="see /api/v1/spec/schema",
+                )
+            ]
         )
     try:
         return RunSpec.model_validate(document)
@@ -39,8 +45,10 @@ def _problem(error: dict[str, Any]) -> FieldProblem:
 
 
 def _is_union_branch(part: object) -> bool:
-    """Pydantic adds the branch of a union (`int`, `str`, `list[str]`, `function-…`) to the path; users never wrote it."""
-    return isinstance(part, str) and (part in {"int", "str", "float", "bool", "none"} or "[" in part and not part[0].isdigit())
+    """Pydantic adds the branch of a union (`int`, `list[str]`, `function-…`) to the path; users never wrote it."""
+    return isinstance(part, str) and (
+        part in {"int", "str", "float", "bool", "none"} or ("[" in part and not part[0].isdigit())
+    )
 
 
 def _nearest(loc: list[str]) -> str:
