@@ -46,7 +46,7 @@ def _data_cause(error: DataError) -> str:
         return str(error)
     first = error.problems[0]
     place = f"{first.file or first.field}{f' line {first.line}' if first.line else ''}"
-    more = f" (and {len(error.problems) - 1} more problems)" if len(error.problems) > 1 else ""
+    more = f" (first of {error.total} problems)" if error.total > 1 else ""
     return f"{place}: {first.message}{f'; {first.fix}' if first.fix else ''}{more}"
 
 

@@ -33,8 +33,8 @@ def test_reason_of_bad_data_names_file_and_line_and_counts_the_rest(tmp_path: Pa
         FieldProblem(field="data.path", message="no key 'messages'", fix="add it", file="a.jsonl", line=number)
         for number in (4, 9)
     ]
-    reason = failure_reason(DataError(problems), "reading the data", tmp_path)
-    assert reason == "reading the data: a.jsonl line 4: no key 'messages'; add it (and 1 more problems)"
+    reason = failure_reason(DataError(problems, total=70), "reading the data", tmp_path)
+    assert reason == "reading the data: a.jsonl line 4: no key 'messages'; add it (first of 70 problems)"
 
 
 def test_reason_of_an_engine_error_is_its_own_sentence(tmp_path: Path) -> None:
