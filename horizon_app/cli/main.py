@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from horizon_app import __version__
+from horizon_app.cli.example import example
 from horizon_app.cli.run import run
 from horizon_app.cli.runs import runs_app
 from horizon_app.cli.serve import serve
@@ -35,6 +36,7 @@ def horizon(
 
 
 app.command()(serve)
+app.command()(example)
 app.command()(run)
 app.add_typer(runs_app, name="runs")
 
