@@ -56,7 +56,8 @@ class NonFiniteGradient(EngineError):
         self.step, self.stage, self.loss = step, stage, loss
         super().__init__(
             f"optimizer step {step}: the gradient of stage {stage} is not finite (loss {loss}); the weights keep their "
-            f"values of step {step - 1}. Lower training.learning_rate, clip with training.max_grad_norm, or compute in fp32"
+            f"values of step {step - 1}. Lower training.learning_rate, clip with training.max_grad_norm, or compute in "
+            "fp32"
         )
 
 

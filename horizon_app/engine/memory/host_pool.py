@@ -4,6 +4,8 @@ Planes are flat tensors over the pool's address space, allocated once. With fp32
 plane itself; otherwise it is a copy in the compute dtype that the optimizer rewrites.
 """
 
+from typing import Any
+
 import torch
 
 from horizon_app.engine.memory.geometry import Block, Parameter, Partition, Segment
@@ -50,12 +52,17 @@ class HostPool:
     def close(self) -> None:
         """Give back page locks."""
         for tensor in self._pinned:
-            torch.cuda.cudart().cudaHostUnregister(tensor.data_ptr())
+            _cudart().cudaHostUnregister(tensor.data_ptr())
         self._pinned.clear()
 
     def _pin(self, tensor: torch.Tensor) -> None:
         # Registered in place at its exact size: the caching pinned allocator rounds up to a power of two.
-        code = torch.cuda.cudart().cudaHostRegister(tensor.data_ptr(), tensor.numel() * tensor.element_size(), 0)
+        code = _cudart().cudaHostRegister(tensor.data_ptr(), tensor.numel() * tensor.element_size(), 0)
         if int(code) != 0:
             raise MemoryError(f"cudaHostRegister of {tensor.numel() * tensor.element_size()} bytes failed: {code}")
         self._pinned.append(tensor)
+
+
+def _cudart() -> Any:
+    """The CUDA runtime; torch has no types for it."""
+    return torch.cuda.cudart()

@@ -1,7 +1,9 @@
 """Linear layers that run block by block, so that no block needs a neighbour in memory.
 
-For W of shape [out, in] (`nn.Linear`):   y[:, rows] = x @ W[rows].T    dx += dy[:, rows] @ W[rows]    dW[rows] = dy[:, rows].T @ x
-For W of shape [in, out] (GPT-2 `Conv1D`): y += x[:, rows] @ W[rows]     dx[:, rows] = dy @ W[rows].T   dW[rows] = x[:, rows].T @ dy
+              W of shape [out, in] (`nn.Linear`)    W of shape [in, out] (GPT-2's `Conv1D`)
+    forward   y[:, rows] = x @ W[rows].T            y += x[:, rows] @ W[rows]
+    input     dx += dy[:, rows] @ W[rows]           dx[:, rows] = dy @ W[rows].T
+    weight    dW[rows] = dy[:, rows].T @ x          dW[rows] = x[:, rows].T @ dy
 
 Shape suffixes: T tokens, I inputs, O outputs, R rows of one segment.
 Which rows run as one product is decided by the partition alone, so no result depends on timing, arena or policy.
@@ -36,6 +38,8 @@ class SegmentAccess(Protocol):
 class BlockLinear(nn.Module):
     """Stands in for a linear layer whose weight is streamed. Holds no weight itself."""
 
+    bias: nn.Parameter | None
+
     def __init__(
         self, *, use: Use, in_features: int, out_features: int, segments: Sequence[Segment], access: SegmentAccess,
         bias: nn.Parameter | None, dtype: torch.dtype,
@@ -46,7 +50,7 @@ class BlockLinear(nn.Module):
         self.register_parameter("bias", bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """y = x W^T + b. Shapes: x is [..., I], y is [..., O]."""
+        """Answers x W^T + b. Shapes: x is [..., I], y is [..., O]."""
         x_TI = x.reshape(-1, self.in_features).to(self.dtype)
         y_TO = _BlockProduct.apply(x_TI, self.bias, self)
         return y_TO.view(*x.shape[:-1], self.out_features)
@@ -63,8 +67,8 @@ class _BlockProduct(torch.autograd.Function):
         return forward(x_TI, bias_O, layer)
 
     @staticmethod
-    def backward(ctx: Any, dy_TO: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:
-        (x_TI,) = ctx.saved_tensors
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:
+        (x_TI,), (dy_TO,) = ctx.saved_tensors, grad_outputs
         layer: BlockLinear = ctx.layer
         step = _backward_rows if layer.use is Use.LINEAR else _backward_columns
         dbias_O = None if layer.bias is None else dy_TO.sum(0, dtype=layer.bias.dtype)

@@ -12,8 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, Pre
 from transformers.pytorch_utils import Conv1D
 
 from horizon_app.engine.errors import UnsupportedModel
-from horizon_app.engine.memory.geometry import Use
-from horizon_app.engine.memory.geometry import ParameterFacts
+from horizon_app.engine.memory.geometry import ParameterFacts, Use
 
 LINEAR_TYPES = (nn.Linear, Conv1D)
 

@@ -1,4 +1,4 @@
-"""Random weights as the model's own code makes them, one stage at a time, so that memory never holds the model twice."""
+"""Random weights as the model's own code makes them, one stage at a time: memory never holds the model twice."""
 
 from collections.abc import Callable
 
@@ -17,14 +17,12 @@ def initialise(found: Discovered, target_of: Callable[[str], tuple[Parameter, to
     """
     torch.manual_seed(seed)
     inside = {id(module) for layer in found.layers for module in layer.modules()}
-    units: list[tuple[str, list[tuple[str, nn.Module]]]] = [
-        (f"{found.layers_name}.{i}.", list(layer.named_modules())) for i, layer in enumerate(found.layers)
-    ]
-    units += [
-        (f"{name}." if name else "", [("", module)])
-        for name, module in found.causal.named_modules()
-        if id(module) not in inside
-    ]
+    units: list[tuple[str, list[tuple[str, nn.Module]]]] = []
+    for i, layer in enumerate(found.layers):
+        units.append((f"{found.layers_name}.{i}.", list(layer.named_modules())))
+    for name, module in found.causal.named_modules():
+        if id(module) not in inside:
+            units.append((f"{name}." if name else "", [("", module)]))
     for prefix, modules in units:
         _initialise_unit(found, prefix, modules, target_of)
 

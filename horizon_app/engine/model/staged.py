@@ -1,8 +1,8 @@
 """A causal LM taken apart into stages that run one at a time, with streamed weights.
 
-The model's own forward still decides masks, rotary embeddings and what each layer is given: it runs once per micro-batch
-with proxies in place of its decoder layers, which note their arguments and pass the hidden states on. The layers then
-run in whatever order the schedule asks. Knows nothing of arenas or copies.
+The model's own forward still decides masks, rotary embeddings and what each layer is given: it runs once per
+micro-batch with proxies in place of its decoder layers, which note their arguments and pass the hidden states on. The
+layers then run in whatever order the schedule asks. Knows nothing of arenas or copies.
 """
 
 from collections.abc import Mapping
@@ -157,7 +157,9 @@ class StagedModel:
             raise UnsupportedModel("a decoder layer is given trained tensors besides the hidden states")
         return Prologue(hidden=hidden, calls=calls, rows=self._take_rows())
 
-    def layer(self, index: int, hidden: torch.Tensor, call: LayerCall, gathered: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    def layer(
+        self, index: int, hidden: torch.Tensor, call: LayerCall, gathered: Mapping[str, torch.Tensor]
+    ) -> torch.Tensor:
         """One decoder layer on one micro-batch; `gathered` holds parameters that are not streamed as products."""
         module = self.layers[index]
         if gathered:
@@ -169,7 +171,10 @@ class StagedModel:
         return output[0] if isinstance(output, tuple) else output
 
     def epilogue(self, hidden: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
-        """What the model does after its last layer (the final norm). Shapes: hidden and answer [sequences, tokens, width]."""
+        """What the model does after its last layer (the final norm).
+
+        Shapes: hidden and answer [sequences, tokens, width].
+        """
         for proxy in self._proxies:
             proxy.calls, proxy.result = None, hidden
         final = self._forward_base(inputs_embeds=hidden, position_ids=position_ids)
@@ -177,7 +182,10 @@ class StagedModel:
         return final
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """The model's own logits, soft caps and scales included. Shapes: hidden [tokens, width], answer [tokens, vocabulary]."""
+        """The model's own logits, soft caps and scales included.
+
+        Shapes: hidden [tokens, width], answer [tokens, vocabulary].
+        """
         causal, prefix = self._found.causal, self._found.causal.base_model_prefix
         base = causal._modules[prefix]
         causal._modules[prefix] = self._stub

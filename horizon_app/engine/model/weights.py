@@ -44,8 +44,8 @@ def tensor_files(model_dir: Path) -> dict[str, Path]:
 def read_weights(model_dir: Path, targets: list[NamedTarget], *, prefix: str, aliases: Mapping[str, str]) -> None:
     """Fill each target (fp32, in the parameter's shape) from the checkpoint.
 
-    `prefix` is the base model's name: checkpoints of a bare base model leave it out. `aliases` gives a second name for a
-    tied parameter. Raises WeightsUnusable with every tensor that is missing or of another shape.
+    `prefix` is the base model's name: checkpoints of a bare base model leave it out. `aliases` gives a second name for
+    a tied parameter. Raises WeightsUnusable with every tensor that is missing or of another shape.
     """
     files = tensor_files(model_dir)
     wanted: dict[Path, list[tuple[str, NamedTarget]]] = {}
@@ -78,7 +78,11 @@ def write_weights(
             filled = 0
         shards[-1][name] = make
         filled += sizes[name]
-    names = [SINGLE] if len(shards) == 1 else [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
+    names = (
+        [SINGLE]
+        if len(shards) == 1
+        else [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
+    )
     for name, shard in zip(names, shards, strict=True):
         save_file({key: make() for key, make in shard.items()}, folder / name, metadata={"format": "pt"})
     if len(shards) > 1:
@@ -110,9 +114,13 @@ def _find(name: str, files: dict[str, Path], prefix: str, aliases: Mapping[str, 
 
 def _copy(source: torch.Tensor, parameter: Parameter, target: torch.Tensor, path: Path, key: str) -> None:
     if tuple(source.shape) != parameter.shape:
-        raise WeightsUnusable(f"{path}: {key} has shape {list(source.shape)}, the config asks for {list(parameter.shape)}")
+        raise WeightsUnusable(
+            f"{path}: {key} has shape {list(source.shape)}, the config asks for {list(parameter.shape)}"
+        )
     if not source.is_floating_point():
-        raise WeightsUnusable(f"{path}: {key} holds {source.dtype} (quantised?); only floating-point weights are trained")
+        raise WeightsUnusable(
+            f"{path}: {key} holds {source.dtype} (quantised?); only floating-point weights are trained"
+        )
     target.copy_(source)
 
 

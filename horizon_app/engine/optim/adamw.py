@@ -1,4 +1,4 @@
-"""AdamW on the host, block by block, with torch's fused kernel; writes the new compute-dtype weights in the same pass."""
+"""AdamW on the host, block by block, with torch's fused kernel; writes the compute-dtype weights in the same pass."""
 
 from dataclasses import dataclass
 
@@ -45,7 +45,7 @@ class HostAdamW:
             for start in range(span.start, span.end, CHUNK):
                 self._update(start, min(start + CHUNK, span.end), span.decay, step, learning_rate, clip)
 
-    def _update(self, start: int, end: int, decay: bool, step: int, learning_rate: float, clip: float) -> None:  # noqa: PLR0913
+    def _update(self, start: int, end: int, decay: bool, step: int, learning_rate: float, clip: float) -> None:
         pool, config = self._pool, self._config
         torch._fused_adamw_(  # the kernel of torch.optim.AdamW(fused=True), without its per-parameter bookkeeping
             [pool.master[start:end]], [pool.grad[start:end]], [pool.exp_avg[start:end]], [pool.exp_avg_sq[start:end]],

@@ -115,7 +115,7 @@ class Shape:
 
 
 def build_schedule(orders: Sequence[StageOrder], gathered: Sequence[tuple[int, ...]], shape: Shape) -> Schedule:
-    """The layer-major schedule: all micro-batches pass a stage while its blocks are there, forward up and backward down.
+    """The layer-major schedule: all micro-batches pass a stage while its blocks are there, up and then down.
 
     `gathered` names the blocks that each stage copies to a workspace before its products.
     """

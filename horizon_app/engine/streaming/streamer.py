@@ -187,8 +187,9 @@ class Streamer:
         if slot is not None:
             return slot
         victim = self._policy.victim(
-            lambda b: self._table.weight(b) is DeviceWeight.READY
-            and self._schedule.next_use(b, self._position) > position
+            lambda b: (
+                self._table.weight(b) is DeviceWeight.READY and self._schedule.next_use(b, self._position) > position
+            )
         )
         if victim is None:
             return None

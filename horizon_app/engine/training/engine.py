@@ -38,6 +38,9 @@ from horizon_app.engine.training.loss import chunk_tokens
 from horizon_app.engine.training.sizes import Sizes, decide_sizes
 from horizon_app.engine.training.step import OptimizerStep, StepParts, StepResult
 
+MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
+"""Bytes that `ru_maxrss` counts in."""
+
 ArenaHook = Callable[[torch.Tensor], None]
 
 
@@ -120,7 +123,7 @@ class Engine:
         used = self._arena.most_used
         return PeakUse(
             device_blocks=used, device_bytes=used * self._arena.slot_bytes, host_bytes=self._pool.num_bytes,
-            resident_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+            resident_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MAXRSS_UNIT,
         )  # fmt: skip
 
     def parameter(self, name: str) -> torch.Tensor:
@@ -242,7 +245,9 @@ class Engine:
                 trained.add(parameter.index)
         unused = [p.name for p in self._partition.parameters if p.index not in trained]
         if unused:
-            self._sink.log("warning", f"{len(unused)} parameters take no part in the loss and stay as they are: {unused[:5]}")
+            self._sink.log(
+                "warning", f"{len(unused)} parameters take no part in the loss and stay as they are: {unused[:5]}"
+            )
         return recorder.orders(), frozenset(trained)
 
     # -- telling

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - the field's name for it
+import torch.nn.functional as F
 
 ROWS_AT_ONCE = 128
 """Tokens whose logits are held in fp32 at a time."""
@@ -12,12 +12,13 @@ ROWS_AT_ONCE = 128
 class SummedCrossEntropy(torch.autograd.Function):
     """sum over tokens of -log softmax(logits)[target], in fp32 whatever the logits' dtype.
 
-    The gradient is computed in the forward, while the logits are in cache, and scaled in the backward.
+    The gradient is computed in the forward, while the logits are in cache.
     Shapes: logits_TV [T, V], target_T [T] int64.
     """
 
     @staticmethod
     def forward(ctx: Any, logits_TV: torch.Tensor, target_T: torch.Tensor, scale: float) -> torch.Tensor:
+        """The sum, fp64; its gradient is kept, times `scale`."""
         gradient_TV = torch.empty_like(logits_TV)
         total = torch.zeros((), dtype=torch.float64, device=logits_TV.device)
         for start in range(0, logits_TV.shape[0], ROWS_AT_ONCE):
@@ -33,6 +34,7 @@ class SummedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *_: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        """The gradient kept; what flows in from above is taken to be 1."""
         (gradient_TV,) = ctx.saved_tensors
         return gradient_TV, None, None
 

@@ -92,14 +92,16 @@ def _micro_batch(config: EngineConfig, bytes_per_token: float, budget: float) ->
 def _kept_bytes_per_token(model_config: Any, itemsize: int) -> float:
     """Bytes that autograd keeps for one token over all layers: an estimate from widths, checked against runs.
 
-    A layer keeps about 8 tensors of the hidden width (norms in fp32 count twice), q, k, v and the attention's output, and
-    4 of the feed-forward width.
+    A layer keeps about 8 tensors of the hidden width (norms in fp32 count twice), q, k, v and the attention's output,
+    and 4 of the feed-forward width.
     """
     hidden = model_config.hidden_size
     ffn = getattr(model_config, "intermediate_size", None) or getattr(model_config, "n_inner", None) or 4 * hidden
     heads = model_config.num_attention_heads
     head_dim = getattr(model_config, "head_dim", None) or hidden // heads
-    return model_config.num_hidden_layers * (hidden * (8 * itemsize + 12) + 4 * heads * head_dim * itemsize + 4 * ffn * itemsize)
+    return model_config.num_hidden_layers * (
+        hidden * (8 * itemsize + 12) + 4 * heads * head_dim * itemsize + 4 * ffn * itemsize
+    )
 
 
 def _free_host() -> int:

@@ -8,9 +8,9 @@ from horizon_app.engine.streaming.backends.protocol import Backend
 def make_backend(device: torch.device) -> Backend:
     """The backend of `device`, with its threads running."""
     if device.type == "cuda":
-        from horizon_app.engine.streaming.backends.cuda import CudaBackend  # noqa: PLC0415 - only where there is a card
+        from horizon_app.engine.streaming.backends.cuda import CudaBackend
 
         return CudaBackend(device)
-    from horizon_app.engine.streaming.backends.cpu import CpuBackend  # noqa: PLC0415
+    from horizon_app.engine.streaming.backends.cpu import CpuBackend
 
     return CpuBackend()

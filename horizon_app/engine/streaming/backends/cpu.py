@@ -123,7 +123,7 @@ class CpuBackend:
 
 
 def accumulate(source: torch.Tensor, target: torch.Tensor, *, add: bool) -> None:
-    """target += source, or target = source, with the cast to fp32 in the same pass."""
+    """Target += source, or target = source, with the cast to fp32 in the same pass."""
     if add:
         target.add_(source)
     else:

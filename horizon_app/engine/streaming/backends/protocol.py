@@ -1,7 +1,7 @@
 """What a backend offers: an arena, copies each way, and events. The engine above is the same for every device.
 
-Ordering: copies may end in any order, except that `gather_out` calls on one destination are applied in call order. A slot
-is written only after the work that the `after` event stands for.
+Ordering: copies may end in any order, except that `gather_out` calls on one destination are applied in call order. A
+slot is written only after the work that the `after` event stands for.
 """
 
 from collections.abc import Callable
