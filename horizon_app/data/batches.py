@@ -37,5 +37,5 @@ class BatchSource(Protocol):
     """Gives the batch of any optimizer step; the same step gives the same batch."""
 
     def batches(self, first_step: int) -> Iterator[Batch]:
-        """Batches from optimizer step `first_step` (counted from 1) on, without end: epochs follow each other reshuffled."""
+        """Batches from optimizer step `first_step` (counted from 1) on, without end: reshuffled epoch after epoch."""
         ...
