@@ -1,0 +1,218 @@
+/** A curve over optimizer steps: uPlot with this page's look, drag to zoom, double click to see all. */
+import uPlot from "uplot";
+import { color, font, onThemeChange } from "./palette";
+import { cancelPaint, requestPaint } from "./redraw";
+
+export interface CurveStyle {
+  /** Colour token of the line; none draws no line (for stacked areas). */
+  stroke?: string;
+  alpha?: number;
+  width?: number;
+  dash?: number[];
+  /** Colour token that fills down to the curve named by `fillTo`, or to the axis. */
+  fill?: string;
+  fillTo?: number;
+}
+
+export interface ChartOptions {
+  curves: CurveStyle[];
+  /** Lowest and highest y to show, from the data's. */
+  range: (low: number, high: number) => [number, number];
+  tick: (value: number) => string;
+  /** Index of the curve whose last point carries a label at the right edge, and its text. */
+  label?: { curve: number; text: (value: number) => string };
+  xAxis: boolean;
+  group: string;
+  onZoom?: (from: number, to: number) => void;
+  onReset?: () => void;
+  onHover?: (index: number | null) => void;
+}
+
+type Column = (number | null)[];
+
+export class LineChart {
+  private readonly plot: uPlot;
+  private readonly observer: ResizeObserver;
+  private readonly unlisten: () => void;
+  private data: [number[], ...Column[]];
+  private gaps: readonly number[] = [];
+  private zoom: [number, number] | null = null;
+
+  constructor(
+    host: HTMLElement,
+    private readonly options: ChartOptions,
+  ) {
+    this.data = [[], ...options.curves.map(() => [] as Column)];
+    const box = host.getBoundingClientRect();
+    this.plot = new uPlot(this.settings(Math.max(50, box.width), Math.max(40, box.height)), this.data, host);
+    this.observer = new ResizeObserver(([entry]) => {
+      const { width, height } = entry!.contentRect;
+      if (width > 0 && height > 0) this.plot.setSize({ width, height });
+    });
+    this.observer.observe(host);
+    this.unlisten = onThemeChange(() => this.plot.redraw(false, true));
+  }
+
+  /** Columns to show: x, then one column a curve (NaN is a gap); steps at which a value was not finite. */
+  show(x: Float64Array, columns: Float64Array[], gaps: readonly number[] = []): void {
+    this.data = [Array.from(x), ...columns.map(withNulls)];
+    this.gaps = gaps;
+    requestPaint(this);
+  }
+
+  /** Keep to a range of steps; null for all. */
+  setZoom(zoom: [number, number] | null): void {
+    this.zoom = zoom;
+    requestPaint(this);
+  }
+
+  paint(): void {
+    this.plot.setData(this.data, false);
+    const xs = this.data[0];
+    const [min, max] = this.zoom ?? [xs[0] ?? 0, xs[xs.length - 1] ?? 1];
+    this.plot.setScale("x", { min, max: max > min ? max : min + 1 });
+  }
+
+  destroy(): void {
+    this.observer.disconnect();
+    this.unlisten();
+    cancelPaint(this);
+    this.plot.destroy();
+  }
+
+  private settings(width: number, height: number): uPlot.Options {
+    const { curves, label, xAxis, group } = this.options;
+    return {
+      width,
+      height,
+      padding: [6, label ? 48 : 6, xAxis ? 0 : 6, 0],
+      legend: { show: false },
+      cursor: {
+        sync: { key: group, setSeries: false },
+        drag: { x: this.options.onZoom !== undefined, y: false, setScale: false },
+        points: { show: false },
+        bind: { dblclick: () => () => this.reset() },
+      },
+      scales: { x: { time: false }, y: { range: (_, low, high) => this.range(low, high) } },
+      axes: [this.xAxis(xAxis), this.yAxis()],
+      series: [{}, ...curves.map((curve) => this.series(curve))],
+      bands: curves.flatMap((curve, i) => this.band(curve, i)),
+      hooks: {
+        setSelect: [(plot) => this.selected(plot)],
+        setCursor: [(plot) => this.options.onHover?.(plot.cursor.idx ?? null)],
+        draw: [(plot) => this.decorate(plot)],
+      },
+    };
+  }
+
+  private xAxis(shown: boolean): uPlot.Axis {
+    return {
+      show: shown,
+      size: 20,
+      gap: 2,
+      space: 70,
+      font: font(10.5),
+      stroke: () => color("--ink-3"),
+      grid: { show: false },
+      ticks: { show: false },
+      incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6],
+      values: (_, values) => values.map((value) => value.toLocaleString("en-US")),
+    };
+  }
+
+  private yAxis(): uPlot.Axis {
+    return {
+      size: 38,
+      gap: 7,
+      space: 26,
+      font: font(10.5),
+      stroke: () => color("--ink-3"),
+      grid: { stroke: () => color("--grid"), width: 1 },
+      ticks: { show: false },
+      values: (_, values) => values.map(this.options.tick),
+    };
+  }
+
+  private series(curve: CurveStyle): uPlot.Series {
+    const { stroke, alpha = 1, width = 1, dash, fill, fillTo } = curve;
+    return {
+      width: stroke ? width : 0,
+      alpha,
+      points: { show: (plot) => plot.data[0].length < 2, size: 4 },
+      ...(stroke ? { stroke: () => color(stroke) } : {}),
+      ...(dash ? { dash } : {}),
+      ...(fill && fillTo === undefined ? { fill: () => color(fill), fillTo: (_p: uPlot, _i: number, low: number) => low } : {}),
+    };
+  }
+
+  private band(curve: CurveStyle, index: number): uPlot.Band[] {
+    const { fill, fillTo } = curve;
+    if (!fill || fillTo === undefined) return [];
+    return [{ series: [index + 1, fillTo + 1], fill: () => color(fill) }];
+  }
+
+  private range(low: number | null, high: number | null): [number, number] {
+    if (low == null || high == null) return [0, 1];
+    return this.options.range(low, high);
+  }
+
+  private selected(plot: uPlot): void {
+    const { left, width } = plot.select;
+    if (width < 4) return;
+    const [from, to] = [plot.posToVal(left, "x"), plot.posToVal(left + width, "x")];
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    this.options.onZoom?.(Math.floor(from), Math.ceil(to));
+  }
+
+  private reset(): null {
+    this.options.onReset?.();
+    return null;
+  }
+
+  /** The newest value at the right edge, and a mark at the upper edge where a value was not finite. */
+  private decorate(plot: uPlot): void {
+    const g = plot.ctx;
+    const ratio = devicePixelRatio || 1;
+    const { left, top, width } = plot.bbox;
+    g.save();
+    g.fillStyle = color("--bad");
+    for (const step of this.gaps) {
+      const x = plot.valToPos(step, "x", true);
+      if (x < left || x > left + width) continue;
+      g.beginPath();
+      g.moveTo(x - 4 * ratio, top);
+      g.lineTo(x + 4 * ratio, top);
+      g.lineTo(x, top + 6 * ratio);
+      g.fill();
+    }
+    this.decorateEnd(plot, g, ratio);
+    g.restore();
+  }
+
+  private decorateEnd(plot: uPlot, g: CanvasRenderingContext2D, ratio: number): void {
+    const { label, curves } = this.options;
+    if (!label) return;
+    const column = this.data[label.curve + 1] as Column;
+    let last = column.length - 1;
+    while (last >= 0 && column[last] == null) last -= 1;
+    const value = column[last];
+    const step = this.data[0][last];
+    if (value == null || step === undefined || (this.zoom && step > this.zoom[1])) return;
+    const [x, y] = [plot.valToPos(step, "x", true), plot.valToPos(value, "y", true)];
+    g.fillStyle = color(curves[label.curve]!.stroke ?? "--ink");
+    g.beginPath();
+    g.arc(x, y, 3.2 * ratio, 0, 7);
+    g.fill();
+    g.font = font(11.5 * ratio, 600);
+    g.fillStyle = color("--ink");
+    g.textAlign = "left";
+    g.textBaseline = "middle";
+    g.fillText(label.text(value), plot.bbox.left + plot.bbox.width + 8 * ratio, y);
+  }
+}
+
+function withNulls(column: Float64Array): Column {
+  const out: Column = new Array(column.length);
+  for (let i = 0; i < column.length; i++) out[i] = Number.isFinite(column[i]!) ? column[i]! : null;
+  return out;
+}
