@@ -13,7 +13,7 @@ class Arena:
         self._storage = storage
         self._free = list(range(storage.shape[0] - 1, -1, -1))
         self._on_release = on_release
-        self._most_used = 0
+        self._most_used = self._recent_most_used = 0
         for slot in range(storage.shape[0]):
             if on_release is not None:
                 on_release(storage[slot])
@@ -33,6 +33,11 @@ class Arena:
         """The highest number of slots that were ever taken at once."""
         return self._most_used
 
+    def most_used_lately(self) -> int:
+        """The highest number of slots taken at once since the last call."""
+        recent, self._recent_most_used = self._recent_most_used, self.num_used
+        return recent
+
     @property
     def slot_bytes(self) -> int:
         """Bytes of one slot."""
@@ -43,6 +48,7 @@ class Arena:
         if not self._free:
             return None
         slot = self._free.pop()
+        self._recent_most_used = max(self._recent_most_used, self.num_used)
         self._most_used = max(self._most_used, self.num_used)
         return slot
 

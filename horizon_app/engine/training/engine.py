@@ -275,7 +275,7 @@ class Engine:
             "prefetch/late_rate": counters.late / accesses,
             "prefetch/miss_rate": counters.misses / accesses,
             "prefetch/optimal_hit_rate": result.schedule.optimal_hit_rate(capacity),
-            "tier/device_bytes": float(self._arena.num_used * self._arena.slot_bytes),
+            "tier/device_bytes": float(self._arena.most_used_lately() * self._arena.slot_bytes),
             "tier/host_bytes": float(self._pool.num_bytes),
             "transfer/host_to_device": counters.bytes_in / result.seconds,
             "transfer/device_to_host": counters.bytes_out / result.seconds,
