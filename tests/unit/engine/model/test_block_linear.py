@@ -71,7 +71,7 @@ def assert_equal(got: torch.Tensor | None, expected: torch.Tensor | None) -> Non
     if got.dtype is torch.float32:
         torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
     else:
-        assert float((got - expected).norm()) < BF16_ERROR * float(expected.norm())
+        assert float((got - expected).detach().norm()) < BF16_ERROR * float(expected.detach().norm())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
