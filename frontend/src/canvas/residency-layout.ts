@@ -29,7 +29,7 @@ export interface Box {
   height: number;
 }
 
-const LARGEST_CELL = 30;
+const LARGEST_CELL = 48;
 
 /** The number of rows that makes cells nearest to squares while all stages fit side by side. */
 export function chooseRows(counts: readonly number[], width: number, height: number): number {
@@ -38,8 +38,8 @@ export function chooseRows(counts: readonly number[], width: number, height: num
   let bestCost = Number.POSITIVE_INFINITY;
   for (let rows = 1; rows <= most; rows++) {
     let columns = 0;
-    for (const n of counts) columns += Math.max(1, Math.ceil(n / rows));
-    const cellWidth = width / (columns + 0.4 * counts.length);
+    for (const n of counts) columns += Math.ceil(n / rows);
+    const cellWidth = width / Math.max(1, columns);
     const cellHeight = Math.min(LARGEST_CELL, height / rows);
     const filled = counts.reduce((sum, n) => sum + n, 0) / (columns * rows);
     const tooSmall = cellWidth < 2 ? 4 : 0;
@@ -54,12 +54,13 @@ export function layOut(stages: readonly StageRun[], box: Box): CellLayout {
   const counts = stages.map(({ numBlocks }) => numBlocks);
   const total = counts.reduce((sum, n) => sum + n, 0);
   const rows = chooseRows(counts, box.width, box.height);
-  const columnsOf = counts.map((n) => Math.max(1, Math.ceil(n / rows)));
-  const columns = columnsOf.reduce((sum, n) => sum + n, 0);
+  const columnsOf = counts.map((n) => Math.ceil(n / rows));
+  const columns = Math.max(1, columnsOf.reduce((sum, n) => sum + n, 0));
+  const filled = columnsOf.filter((n) => n > 0).length;
   const rough = box.width / columns;
-  const stageGap = rough > 9 ? 3 : rough > 4 ? 2 : rough > 2.5 ? 1 : 0;
+  const stageGap = rough > 24 ? 6 : rough > 9 ? 3 : rough > 4 ? 2 : rough > 2.5 ? 1 : 0;
   const gap = rough > 4 ? 1 : rough > 2.5 ? 0.5 : 0;
-  const column = (box.width - stageGap * (stages.length - 1)) / columns;
+  const column = (box.width - stageGap * Math.max(0, filled - 1)) / columns;
   const height = Math.min(LARGEST_CELL, box.height / rows);
   const out: CellLayout = {
     rows,
@@ -76,12 +77,13 @@ export function layOut(stages: readonly StageRun[], box: Box): CellLayout {
   stages.forEach((stage, s) => {
     const across = columnsOf[s]!;
     out.stageX[s] = x;
-    out.stageWidth[s] = across * column - gap;
+    out.stageWidth[s] = Math.max(0, across * column - gap);
     for (let i = 0; i < stage.numBlocks; i++) {
       out.x[stage.firstBlock + i] = x + (i % across) * column;
       out.y[stage.firstBlock + i] = box.top + Math.floor(i / across) * height;
     }
-    x += across * column + stageGap;
+    // A stage without blocks (a lookup on the host) takes no room.
+    if (across > 0) x += across * column + stageGap;
   });
   return out;
 }

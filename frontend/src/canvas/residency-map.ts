@@ -245,17 +245,19 @@ export class ResidencyMap {
     g.fillStyle = color("--ink-3");
     g.textBaseline = "middle";
     const y = Math.min(this.height - 6, layout.bottom + 10);
-    const last = this.stages.length - 1;
+    const last = this.stages.findLastIndex(({ numBlocks }) => numBlocks > 0);
+    const first = this.stages.findIndex(({ numBlocks }) => numBlocks > 0);
+    if (first < 0) return;
     const lastWidth = g.measureText(this.stages[last]?.label ?? "").width;
     const span = layout.stageX[last]! + layout.stageWidth[last]!;
     const every = stride(span / Math.max(1, this.stages.length), g.measureText("L888").width + 8);
     let free = -Infinity;
-    for (let s = 0; s <= last; s++) {
+    for (let s = first; s <= last; s++) {
       const label = this.stages[s]!.label;
       const width = g.measureText(label).width;
       const middle = layout.stageX[s]! + layout.stageWidth[s]! / 2;
-      const edge = s === 0 || s === last;
-      const left = s === 0 ? layout.stageX[0]! : s === last ? span - width : middle - width / 2;
+      const edge = s === first || s === last;
+      const left = s === first ? layout.stageX[s]! : s === last ? span - width : middle - width / 2;
       const picked = edge || layerNumber(label) % every === 0;
       const clear = left > free && (s === last || left + width < span - lastWidth - 8);
       if (!picked || !clear) continue;

@@ -25,6 +25,7 @@ export class Draft {
   });
   readonly faultCount = $derived(Object.keys(this.typed).length);
 
+  private filledFromRun = false;
   private key = "";
   private keyFor = "";
 
@@ -36,6 +37,7 @@ export class Draft {
       this.fields = fieldsOf(schema);
       this.models = models;
       this.datasets = datasets.datasets;
+      this.dropDefaults();
     } catch (error) {
       this.problem = problemOf(error);
     }
@@ -58,8 +60,19 @@ export class Draft {
   async fillFrom(runId: string): Promise<void> {
     try {
       this.fill((await api.run(runId)).spec as SpecDocument);
+      this.filledFromRun = true;
+      if (this.fields.length > 0) this.dropDefaults();
     } catch (error) {
       this.refusal = problemOf(error);
+    }
+  }
+
+  /** Take out of the text what the defaults say anyway: a run keeps its spec with every value filled in. */
+  private dropDefaults(): void {
+    if (!this.filledFromRun) return;
+    this.filledFromRun = false;
+    for (const field of this.fields) {
+      if (this.value(field.path) !== undefined && !this.differs(field)) this.set(field.path, undefined);
     }
   }
 
@@ -78,6 +91,12 @@ export class Draft {
   /** The value at a path, as asked; undefined where the default holds. */
   value(path: string): unknown {
     return valueAt(this.values, path);
+  }
+
+  /** Whether the draft asks for something else than the default. */
+  differs(field: SpecField): boolean {
+    const value = this.value(field.path);
+    return value !== undefined && showValue(field, value) !== showValue(field, field.default);
   }
 
   /** What a field's input shows. */
