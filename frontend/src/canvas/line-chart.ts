@@ -18,7 +18,6 @@ export interface ChartOptions {
   curves: CurveStyle[];
   /** Lowest and highest y to show, from the data's. */
   range: (low: number, high: number) => [number, number];
-  tick: (value: number) => string;
   /** Index of the curve whose last point carries a label at the right edge, and its text. */
   label?: { curve: number; text: (value: number) => string };
   xAxis: boolean;
@@ -129,7 +128,7 @@ export class LineChart {
       stroke: () => color("--ink-3"),
       grid: { stroke: () => color("--grid"), width: 1 },
       ticks: { show: false },
-      values: (_, values) => values.map(this.options.tick),
+      values: (_, values) => tickTexts(values),
     };
   }
 
@@ -141,7 +140,7 @@ export class LineChart {
       points: { show: (plot) => plot.data[0].length < 2, size: 4 },
       ...(stroke ? { stroke: () => color(stroke) } : {}),
       ...(dash ? { dash } : {}),
-      ...(fill && fillTo === undefined ? { fill: () => color(fill), fillTo: (_p: uPlot, _i: number, low: number) => low } : {}),
+      ...(fill && fillTo === undefined ? { fill: () => color(fill), fillTo: (plot: uPlot) => plot.scales.y?.min ?? 0 } : {}),
     };
   }
 
@@ -209,6 +208,15 @@ export class LineChart {
     g.textBaseline = "middle";
     g.fillText(label.text(value), plot.bbox.left + plot.bbox.width + 8 * ratio, y);
   }
+}
+
+/** Ticks with as many decimals as tell them apart, all with the same number. */
+function tickTexts(values: number[]): string[] {
+  const apart = Math.abs((values[1] ?? 1) - (values[0] ?? 0)) || 1;
+  const decimals = Math.min(6, Math.max(0, Math.ceil(-Math.log10(apart) - 1e-9)));
+  const options = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
+  if (apart >= 1000) return values.map((value) => `${(value / 1000).toLocaleString("en-US")} K`);
+  return values.map((value) => value.toLocaleString("en-US", options));
 }
 
 function withNulls(column: Float64Array): Column {

@@ -10,7 +10,7 @@ function stagesOf(counts: number[]): StageRun[] {
   });
 }
 
-const BOX = { left: 0, top: 20, width: 1180, height: 260 };
+const BOX = { left: 0, top: 20, width: 1180, height: 260, ratio: 1 };
 
 describe.each([
   ["a small model", [0, 10, 10, 10, 8]],
@@ -24,16 +24,21 @@ describe.each([
   const total = counts.reduce((sum, n) => sum + n, 0);
 
   test("keeps every cell inside the box", () => {
-    const inside = (values: Float64Array, size: number, from: number, to: number) =>
-      Math.min(...values) >= from && Math.max(...values) + size <= to + 1;
+    const ends = (at: Float64Array, size: Float64Array) => at.map((value, i) => value + size[i]!);
     expect(layout.x).toHaveLength(total);
-    expect(inside(layout.x, layout.width, 0, BOX.width)).toBe(true);
-    expect(inside(layout.y, layout.height, BOX.top, BOX.top + BOX.height)).toBe(true);
+    expect([Math.min(...layout.x) >= 0, Math.min(...layout.y) >= BOX.top]).toEqual([true, true]);
+    expect(Math.max(...ends(layout.x, layout.width))).toBeLessThanOrEqual(BOX.width + 1);
+    expect(Math.max(...ends(layout.y, layout.height))).toBeLessThanOrEqual(BOX.top + BOX.height + 1);
+    expect(Math.min(...layout.width, ...layout.height)).toBeGreaterThan(0);
+  });
+
+  test("lies on whole pixels", () => {
+    expect(layout.x.every(Number.isInteger) && layout.y.every(Number.isInteger) && layout.width.every(Number.isInteger)).toBe(true);
   });
 
   test("finds each block at the middle of its own cell", () => {
     const found = Array.from({ length: total }, (_, i) =>
-      blockAt(layout, stages, layout.x[i]! + layout.width / 2, layout.y[i]! + layout.height / 2),
+      blockAt(layout, stages, layout.x[i]! + layout.width[i]! / 2, layout.y[i]! + layout.height[i]! / 2),
     );
     expect(found).toEqual(Array.from({ length: total }, (_, i) => i));
   });

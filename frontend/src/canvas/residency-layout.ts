@@ -11,13 +11,11 @@ export interface CellLayout {
   /** Left edge and width of each stage's band, without the gap behind it. */
   stageX: Float64Array;
   stageWidth: Float64Array;
-  /** Rectangle of each block's cell, device-independent pixels. */
+  /** Rectangle of each block's cell, on whole pixels of the screen so that a cell can be drawn anew without traces. */
   x: Float64Array;
   y: Float64Array;
-  width: number;
-  height: number;
-  /** Space between cells; 0 where they are too small to be told apart. */
-  gap: number;
+  width: Float64Array;
+  height: Float64Array;
   /** Lower edge of the lowest row. */
   bottom: number;
 }
@@ -27,6 +25,8 @@ export interface Box {
   top: number;
   width: number;
   height: number;
+  /** Pixels of the screen in one of the layout. */
+  ratio: number;
 }
 
 const LARGEST_CELL = 48;
@@ -49,6 +49,11 @@ export function chooseRows(counts: readonly number[], width: number, height: num
   return best;
 }
 
+/** The height that cells of a good size take at a width; what is above it would stay empty. */
+export function heightFor(stages: readonly StageRun[], width: number, most: number): number {
+  return Math.min(most, chooseRows(stages.map(({ numBlocks }) => numBlocks), width, most) * LARGEST_CELL);
+}
+
 /** The layout of all cells inside a box. */
 export function layOut(stages: readonly StageRun[], box: Box): CellLayout {
   const counts = stages.map(({ numBlocks }) => numBlocks);
@@ -59,28 +64,33 @@ export function layOut(stages: readonly StageRun[], box: Box): CellLayout {
   const filled = columnsOf.filter((n) => n > 0).length;
   const rough = box.width / columns;
   const stageGap = rough > 24 ? 6 : rough > 9 ? 3 : rough > 4 ? 2 : rough > 2.5 ? 1 : 0;
-  const gap = rough > 4 ? 1 : rough > 2.5 ? 0.5 : 0;
   const column = (box.width - stageGap * Math.max(0, filled - 1)) / columns;
   const height = Math.min(LARGEST_CELL, box.height / rows);
+  const snap = (value: number) => Math.round(value * box.ratio) / box.ratio;
+  const gapX = rough > 2.5 ? Math.max(1 / box.ratio, snap(rough > 24 ? 2 : rough > 4 ? 1 : 0.5)) : 0;
+  const gapY = height > 2.5 ? Math.max(1 / box.ratio, snap(height > 24 ? 2 : height > 4 ? 1 : 0.5)) : 0;
   const out: CellLayout = {
     rows,
     stageX: new Float64Array(stages.length),
     stageWidth: new Float64Array(stages.length),
     x: new Float64Array(total),
     y: new Float64Array(total),
-    width: Math.max(1, column - gap),
-    height: Math.max(1, height - (height > 3 ? 1 : gap)),
-    gap,
+    width: new Float64Array(total),
+    height: new Float64Array(total),
     bottom: box.top + rows * height,
   };
   let x = box.left;
   stages.forEach((stage, s) => {
     const across = columnsOf[s]!;
-    out.stageX[s] = x;
-    out.stageWidth[s] = Math.max(0, across * column - gap);
+    out.stageX[s] = snap(x);
+    out.stageWidth[s] = Math.max(0, snap(across * column) - gapX);
     for (let i = 0; i < stage.numBlocks; i++) {
-      out.x[stage.firstBlock + i] = x + (i % across) * column;
-      out.y[stage.firstBlock + i] = box.top + Math.floor(i / across) * height;
+      const [left, top] = [x + (i % across) * column, box.top + Math.floor(i / across) * height];
+      const block = stage.firstBlock + i;
+      out.x[block] = snap(left);
+      out.y[block] = snap(top);
+      out.width[block] = Math.max(1 / box.ratio, snap(left + column) - snap(left) - gapX);
+      out.height[block] = Math.max(1 / box.ratio, snap(top + height) - snap(top) - gapY);
     }
     // A stage without blocks (a lookup on the host) takes no room.
     if (across > 0) x += across * column + stageGap;
@@ -96,7 +106,7 @@ export function blockAt(layout: CellLayout, stages: readonly StageRun[], x: numb
     const { firstBlock, numBlocks } = stages[s]!;
     for (let i = firstBlock; i < firstBlock + numBlocks; i++) {
       const [cx, cy] = [layout.x[i]!, layout.y[i]!];
-      if (x >= cx - 0.5 && x <= cx + layout.width + 1.5 && y >= cy - 0.5 && y <= cy + layout.height + 1) return i;
+      if (x >= cx - 0.5 && x <= cx + layout.width[i]! + 2 && y >= cy - 0.5 && y <= cy + layout.height[i]! + 2) return i;
     }
   }
   return -1;

@@ -22,6 +22,10 @@ export interface MapMoment {
 
 const TOP = 20;
 const BOTTOM = 16;
+
+/** Height of what lies above and below the cells. */
+export const MAP_MARGINS = TOP + BOTTOM;
+
 const EMPTY = 255;
 
 export class ResidencyMap {
@@ -85,8 +89,8 @@ export class ResidencyMap {
   neighbour(block: number, dx: number, dy: number): number {
     const layout = this.layout;
     if (!layout) return block;
-    const x = layout.x[block]! + layout.width / 2 + dx * (layout.width + 4);
-    const y = layout.y[block]! + layout.height / 2 + dy * (layout.height + 1);
+    const x = layout.x[block]! + layout.width[block]! / 2 + dx * (layout.width[block]! + 4);
+    const y = layout.y[block]! + layout.height[block]! / 2 + dy * (layout.height[block]! + 2);
     const found = this.blockAt(x, y);
     if (found >= 0) return found;
     return dx === 0 ? block : Math.max(0, Math.min(this.codes.length - 1, block + dx));
@@ -115,7 +119,7 @@ export class ResidencyMap {
       canvas.height = Math.round(box.height * ratio);
       canvas.getContext("2d")!.setTransform(ratio, 0, 0, ratio, 0, 0);
     }
-    this.layout = layOut(this.stages, { left: 0, top: TOP, width: box.width, height: box.height - TOP - BOTTOM });
+    this.layout = layOut(this.stages, { left: 0, top: TOP, width: box.width, height: box.height - TOP - BOTTOM, ratio });
     this.redrawAll();
   }
 
@@ -134,25 +138,26 @@ export class ResidencyMap {
     for (let i = 0; i < this.codes.length; i++) {
       const code = this.codes[i]!;
       if (code === this.drawn[i] && i !== this.marked) continue;
-      const [x, y] = [layout.x[i]!, layout.y[i]!];
-      g.clearRect(x, y, layout.width, layout.height);
-      drawCell(g, x, y, layout.width, layout.height, code);
+      const [x, y, w, h] = [layout.x[i]!, layout.y[i]!, layout.width[i]!, layout.height[i]!];
+      g.clearRect(x, y, w, h);
+      drawCell(g, x, y, w, h, code);
       this.drawn[i] = code;
     }
     if (this.marked >= 0 && this.marked < this.codes.length) {
       g.strokeStyle = color("--ink");
       g.lineWidth = 1.5;
-      g.strokeRect(layout.x[this.marked]! - 0.75, layout.y[this.marked]! - 0.75, layout.width + 1.5, layout.height + 1.5);
+      const i = this.marked;
+      g.strokeRect(layout.x[i]! - 0.75, layout.y[i]! - 0.75, layout.width[i]! + 1.5, layout.height[i]! + 1.5);
     }
   }
 
   /** Clear a cell with the outline around it, and have it and its neighbours drawn again. */
   private forgetAround(block: number, layout: CellLayout): void {
     if (block < 0 || block >= this.codes.length) return;
-    const [x, y] = [layout.x[block]!, layout.y[block]!];
-    this.over.getContext("2d")!.clearRect(x - 2, y - 2, layout.width + 4, layout.height + 4);
+    const [x, y, w, h] = [layout.x[block]!, layout.y[block]!, layout.width[block]!, layout.height[block]!];
+    this.over.getContext("2d")!.clearRect(x - 2, y - 2, w + 4, h + 4);
     for (let i = 0; i < this.codes.length; i++) {
-      const near = Math.abs(layout.x[i]! - x) < layout.width + 5 && Math.abs(layout.y[i]! - y) < layout.height + 5;
+      const near = Math.abs(layout.x[i]! - x) < w + 5 && Math.abs(layout.y[i]! - y) < h + 5;
       if (near) this.drawn[i] = EMPTY;
     }
   }
