@@ -28,13 +28,15 @@ CHAT_TEMPLATE = (
 
 
 def write_example(folder: Path) -> None:
-    """Write the example; what is there already and equal stays. Raises CommandFailed rather than change another file."""
+    """Write the example; equal files stay as they are. Raises CommandFailed rather than change another file."""
     if folder.exists() and not folder.is_dir():
         raise CommandFailed(f"{folder} is a file; name a folder")
     corpus = _corpus()
     content = {
         "model/config.json": _json(_config()),
-        "model/generation_config.json": _json({"bos_token_id": BOS, "eos_token_id": [EOS, TURN_END], "pad_token_id": PAD}),
+        "model/generation_config.json": _json(
+            {"bos_token_id": BOS, "eos_token_id": [EOS, TURN_END], "pad_token_id": PAD}
+        ),
         "model/model.safetensors": _weights(),
         "model/tokenizer.json": _tokenizer(corpus),
         "model/tokenizer_config.json": _json(_tokenizer_config()),

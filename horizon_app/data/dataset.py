@@ -86,12 +86,13 @@ def load_dataset(spec: DataSpec, paths: Sequence[Path], tokenizer_dir: Path) -> 
         raise refused("data.path", _nothing_left(sequences), "give rows with an assistant's answer, or text")
     if tokenizer.eos_id is None and sequences.has_text:
         warnings.append("the tokenizer has no end-of-text token, so the model does not learn where a text ends")
+    pad_id = _within_model(samples, tokenizer)
     lengths: list[int] = samples.lengths.tolist()
     rows = pack(lengths, spec.sequence_length) if spec.packing else one_a_row(len(samples))
     return Dataset(
         samples=samples, rows=rows, num_samples=sequences.num_samples, skipped=sequences.skipped.count,
         warnings=[*warnings, *sequences.warnings()], fingerprint=_fingerprint(spec, samples, tokenizer),
-        sequence_length=spec.sequence_length, pad_id=tokenizer.pad_id, seed=spec.seed,
+        sequence_length=spec.sequence_length, pad_id=pad_id, seed=spec.seed,
     )  # fmt: skip
 
 
@@ -163,6 +164,22 @@ class SequenceStore:
             piece = slice(begin, start + self._length)
             kept |= self._store.add(encoded.ids[piece], encoded.trained[piece])
         return kept
+
+
+def _within_model(samples: Samples, tokenizer: Tokenizer) -> int:
+    """The id to pad with, after a look whether the model has an embedding for each id. Raises DataError."""
+    words = tokenizer.model_vocabulary()
+    if words is None:
+        return tokenizer.pad_id
+    largest = int(samples.ids.max())
+    if largest >= words:
+        raise refused(
+            "model.path",
+            f"the tokenizer gives the id {largest} ({tokenizer.show([largest])[0]!r}), but the model knows {words} ids",
+            "take the tokenizer that belongs to the model, or resize the model's embeddings",
+        )
+    # A pad token that was added later often has no embedding; what stands in padding is never looked at.
+    return tokenizer.pad_id if tokenizer.pad_id < words else 0
 
 
 def _nothing_left(sequences: SequenceStore) -> str:

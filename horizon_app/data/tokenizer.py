@@ -1,6 +1,7 @@
 """The model's own tokenizer, as far as data needs it. Loads local files only and runs no code of a model."""
 
 import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
@@ -67,6 +68,15 @@ class Tokenizer:
                 digest.update(path.read_bytes())
         return digest.hexdigest()
 
+    def model_vocabulary(self) -> int | None:
+        """How many ids the model in the same folder has embeddings for; None where its config does not say."""
+        try:
+            config: Any = json.loads((self.folder / "config.json").read_bytes())
+            words = config.get("vocab_size", config.get("text_config", {}).get("vocab_size"))
+        except (OSError, ValueError, AttributeError):
+            return None  # a folder of a tokenizer alone; a broken model is told by who loads it
+        return words if isinstance(words, int) else None
+
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
         """Ids of each text, without the tokens that the tokenizer adds around a text."""
         if not texts:
@@ -90,11 +100,25 @@ class Tokenizer:
         """Ids of a chat, and which of them the template itself marks as generated."""
         options: dict[str, Any] = {"tokenize": True, "return_dict": True, "return_assistant_tokens_mask": True}
         encoded = self._pretrained.apply_chat_template(list(messages), tokenizer_kwargs={"verbose": False}, **options)
-        return np.array(encoded["input_ids"], dtype=np.int32), np.array(encoded["assistant_masks"], dtype=np.bool_)
+        ids = np.array(encoded["input_ids"], dtype=np.int32)
+        trained = np.array(encoded["assistant_masks"], dtype=np.bool_)
+        # Some templates close the mark before the end-of-text token; a model that never sees it trained never stops.
+        ends_answer = trained[:-1] & (ids[1:] == (-1 if self.eos_id is None else self.eos_id))
+        trained[1:] |= ends_answer
+        return ids, trained
 
-    def show(self, token: int) -> str:
-        """The text of one token."""
-        return self._pretrained.decode([token], clean_up_tokenization_spaces=False)
+    def show(self, ids: Sequence[int]) -> list[str]:
+        """The text that each token adds to those before; a character of several tokens stands at the last of them."""
+        texts: list[str] = []
+        done = ""
+        for end in range(1, len(ids) + 1):
+            text = self._pretrained.decode(list(ids[:end]), clean_up_tokenization_spaces=False)
+            if text.endswith("\ufffd") and end < len(ids):
+                texts.append("")
+            else:
+                texts.append(text[len(done) :])
+                done = text
+        return texts
 
     def _call(self, texts: Sequence[str], **options: Any) -> dict[str, Any]:
         return self._pretrained(
