@@ -26,7 +26,9 @@ class AppSettings(BaseSettings):
         default=(), description="folders beside the home folder that models and data may come from, as in PATH"
     )
     stop_grace_s: float = Field(
-        default=60.0, ge=0, description="seconds a run has to stop at a step's end before its processes get a signal"
+        default=60.0,
+        ge=0,
+        description="seconds a run has to stop, beside its step and the writing of its model, before a signal",
     )
     kill_grace_s: float = Field(default=10.0, ge=0, description="seconds between that signal and SIGKILL")
     worker_module: str = Field(

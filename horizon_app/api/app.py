@@ -9,6 +9,7 @@ from starlette.middleware.gzip import GZipMiddleware
 
 import horizon_app
 from horizon_app.api import stream
+from horizon_app.api.docs import install_docs
 from horizon_app.api.errors import install_error_handlers
 from horizon_app.api.routes import machine, records, runs
 from horizon_app.api.security import Guard
@@ -43,7 +44,7 @@ def create_app(settings: AppSettings) -> FastAPI:
         version=horizon_app.__version__,
         description="Train models larger than the device, and watch every block of them move.",
         openapi_url=f"{API}/openapi.json",
-        # The interactive pages load scripts from another host, which the content security policy refuses.
+        # FastAPI's interactive pages load scripts from another host, which the content security policy refuses.
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
@@ -55,6 +56,7 @@ def create_app(settings: AppSettings) -> FastAPI:
     for part in (runs.router, records.router, machine.router, stream.router):
         api.include_router(part)
     app.include_router(api)
+    install_docs(app)
     install_ui(app)
     app.add_middleware(GZipMiddleware, minimum_size=_GZIP_FROM_BYTES, compresslevel=_GZIP_LEVEL)
     app.add_middleware(Guard, bound_host=settings.host)

@@ -38,11 +38,11 @@ async def stream_run(socket: WebSocket, run_id: str) -> None:
     if run is None:
         await socket.close(RUN_GONE, "no such run")
         return
-    if after is None:
+    if after is None or after > run.last_seq:  # the latter comes from a viewer of another history
+        after = run.last_seq
         snapshot = SnapshotFrame(seq=run.last_seq, time=datetime.now(UTC), run=run)
         await socket.send_text(snapshot.model_dump_json())
-    start = run.last_seq if after is None else after
-    with station.hub.view(run_id, after=start, last_seq=run.last_seq) as viewer:
+    with station.hub.view(run_id, after=after, last_seq=run.last_seq) as viewer:
         wish = _Wish()
         await _until_one_ends(_listen(socket, wish, viewer), _send_run(socket, viewer, wish))
 

@@ -20,6 +20,7 @@ class Machine:
 
     def __init__(self) -> None:
         self._nvml = _open_nvml()
+        psutil.cpu_percent()  # begins the first interval
 
     def facts(self) -> MachineFacts:
         """What a run may count on."""

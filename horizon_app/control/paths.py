@@ -37,8 +37,8 @@ class PathRules:
             real = (self.base / named).resolve()
             allowed = self.roots is None or any(real.is_relative_to(root) for root in self.roots)
             exists = allowed and real.exists()
-        except (OSError, RuntimeError) as error:
-            raise PathRefused(f"{text[:200]!r} can't be read: {error}", "check the path") from error
+        except (OSError, RuntimeError, ValueError) as error:  # too long, a circle of links, no text
+            raise PathRefused(f"{text[:200]!r} can't be read: {type(error).__name__}", "check the path") from error
         if not allowed:
             raise PathRefused(
                 f"{text[:200]!r} lies outside of the allowed folders",

@@ -1,5 +1,6 @@
 """The files of a run's folder, as the server uses them: order, commands, journal, worker, last words, frames."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -108,6 +109,11 @@ class RunFolder:
         if not self.path.exists():
             return 0
         freed = _bytes_below(self.path)
+        for _ in range(3):
+            # A worker that is just going may still put a file into a folder that was empty a moment ago.
+            with contextlib.suppress(OSError):
+                shutil.rmtree(self.path)
+                return freed
         shutil.rmtree(self.path)
         return freed
 

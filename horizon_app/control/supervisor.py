@@ -39,6 +39,11 @@ EXIT_GRACE_S = 30.0
 """How long a worker may live on after its final state."""
 
 
+_STEPS_OF_PATIENCE = 2
+_SAVED_BYTES = 4
+_SLOW_DISK_BYTES_PER_S = 100e6
+
+
 class _Process(Enum):
     UNKNOWN = "unknown"
     ALIVE = "alive"
@@ -159,8 +164,8 @@ class Supervisor:
         words = self._folder.last_words()
         if words is not None and words.state in ENDED:
             self._end(words.state, words.reason)
-        elif self._run.state is RunState.STOPPING and self._stopping_s() >= self._settings.stop_grace_s:
-            self._end(RunState.STOPPED, f"did not stop within {self._settings.stop_grace_s:g} s and was killed")
+        elif self._run.state is RunState.STOPPING and self._stopping_s() >= self._patience_s():
+            self._end(RunState.STOPPED, f"did not stop within {self._patience_s():.3g} s and was killed")
         else:
             self._end(RunState.INTERRUPTED, self._cause())
 
@@ -189,13 +194,19 @@ class Supervisor:
         asked = self._run.stop_asked_at
         return 0.0 if asked is None else datetime.now(UTC).timestamp() - asked.timestamp()
 
+    def _patience_s(self) -> float:
+        """How long a stop may take: the grace, and what a step in progress and the writing of the model need."""
+        step_s = self._run.metrics.get("time/step") or 0.0
+        saving_s = (self._run.parameters or 0) * _SAVED_BYTES / _SLOW_DISK_BYTES_PER_S
+        return self._settings.stop_grace_s + _STEPS_OF_PATIENCE * step_s + saving_s
+
     def _press(self) -> None:
         """The run was asked to stop: after the grace a signal, after some more the end."""
-        late = self._stopping_s() - self._settings.stop_grace_s
+        late = self._stopping_s() - self._patience_s()
         if late > self._settings.kill_grace_s:
-            self._signal(signal.SIGKILL, f"did not stop within {self._stopping_s():.0f} s")
+            self._signal(signal.SIGKILL, f"did not stop within {self._stopping_s():.3g} s")
         elif late > 0:
-            self._signal(signal.SIGTERM, f"did not stop within {self._settings.stop_grace_s:g} s")
+            self._signal(signal.SIGTERM, f"did not stop within {self._patience_s():.3g} s")
 
     def _signal(self, number: signal.Signals, why: str) -> None:
         known = self._known_worker()

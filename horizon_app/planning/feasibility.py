@@ -22,7 +22,7 @@ def check(spec: RunSpec, model: ModelFacts, machine: MachineFacts) -> list[Field
 
 
 def host_bytes_per_parameter(compute: Compute) -> int:
-    """The least host memory of one parameter: master, two moments, gradient, and a 16-bit copy where that is asked for."""
+    """The least host memory of a parameter: master, two moments, gradient, and a 16-bit copy where one is asked for."""
     copy = _HALF_WORD if compute in (Compute.BF16, Compute.FP16) else 0
     return MASTER_BYTES + 2 * MOMENT_BYTES + GRADIENT_BYTES + copy
 

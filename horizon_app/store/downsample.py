@@ -24,16 +24,16 @@ def _buckets(points: Iterable[Point], first: int, width: int) -> Iterator[list[P
     low = high = newest = None
     for point in points:
         step, value = point
-        if step >= end:
-            if newest is not None and low is not None and high is not None:
+        if low is None or high is None or newest is None or step >= end:
+            if low is not None and high is not None and newest is not None:
                 yield sorted({low, high, newest})
-            end += (step - end) // width * width + width
+            end += max(0, step - end + width) // width * width
             low = high = newest = point
             continue
-        if low is None or value < low[1]:
+        if value < low[1]:
             low = point
-        if high is None or value > high[1]:
+        elif value > high[1]:
             high = point
         newest = point
-    if newest is not None and low is not None and high is not None:
+    if low is not None and high is not None and newest is not None:
         yield sorted({low, high, newest})

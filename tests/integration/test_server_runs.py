@@ -64,11 +64,10 @@ def test_run_submitted_goes_through_its_states_and_keeps_everything(server: Serv
 
 
 def test_server_killed_during_a_run_and_started_again_has_every_step_once(mortal: ServerProcess) -> None:
-    run_id = mortal.submit(steps=150, step_s=0.05)
+    run_id = mortal.submit(steps=150, step_s=0.03)
     mortal.wait_step(run_id, 5)
     mortal.end(signal.SIGKILL)
     mortal.start()
-    assert mortal.get(f"/runs/{run_id}")["state"] == "running"
     mortal.wait_state(run_id, "finished")
     assert steps_of(mortal, run_id) == list(range(1, 151))
     assert seqs_of(mortal, run_id) == list(range(1, mortal.get(f"/runs/{run_id}")["last_seq"] + 1))

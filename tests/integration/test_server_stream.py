@@ -62,9 +62,10 @@ async def test_stream_from_the_start_gives_every_event_once_in_order(server: Ser
 
 
 async def test_stream_without_after_begins_with_a_snapshot_and_goes_on_behind_it(server: ServerProcess) -> None:
-    run_id = await asyncio.to_thread(server.submit, 60, step_s=0.03)
+    run_id = await asyncio.to_thread(server.submit, 10_000, step_s=0.03)
     await asyncio.to_thread(server.wait_step, run_id, 3)
     async with connect(server.stream_url(run_id)) as socket:
+        await asyncio.to_thread(server.post, f"/runs/{run_id}/stop")
         texts, _ = await read_until_ended(socket)
     assert texts[0]["type"] == "snapshot"
     assert texts[0]["run"]["id"] == run_id and texts[0]["run"]["last_seq"] == texts[0]["seq"]
@@ -90,8 +91,8 @@ async def test_stream_replayed_after_a_server_kill_has_no_gap_and_no_double(mort
 
 
 async def test_viewer_that_does_not_read_holds_nobody_up_and_misses_no_text(server: ServerProcess) -> None:
-    run_id = await asyncio.to_thread(server.submit, 600, step_s=0.001, log_bytes=20_000)
-    async with connect(server.stream_url(run_id, after=0), max_queue=1) as slow:
+    run_id = await asyncio.to_thread(server.submit, 300, step_s=0.001, log_bytes=40_000)
+    async with connect(server.stream_url(run_id, after=0), max_queue=1, close_timeout=1) as slow:
         async with connect(server.stream_url(run_id, after=0)) as quick:
             texts, _ = await read_until_ended(quick)
         late, _ = await read_until_ended(slow)
@@ -99,13 +100,20 @@ async def test_viewer_that_does_not_read_holds_nobody_up_and_misses_no_text(serv
     assert late == texts
 
 
+async def test_stream_after_a_place_that_is_not_reached_yet_begins_with_a_snapshot(server: ServerProcess) -> None:
+    run_id = await asyncio.to_thread(server.submit, 3)
+    await asyncio.to_thread(server.wait_state, run_id, "finished")
+    async with connect(server.stream_url(run_id, after=100_000)) as socket:
+        assert json.loads(await asyncio.wait_for(socket.recv(), 10))["type"] == "snapshot"
+
+
 async def test_viewer_that_asks_for_no_residency_gets_none(server: ServerProcess) -> None:
-    run_id = await asyncio.to_thread(server.submit, 40, step_s=0.03)
+    run_id = await asyncio.to_thread(server.submit, 60, step_s=0.03)
     async with connect(server.stream_url(run_id, after=0)) as socket:
         await socket.send("not a wish")
         await socket.send(json.dumps({"residency_hz": 0}))
         _, frames = await read_until_ended(socket)
-    assert len(frames) <= 1
+    assert len(frames) <= 2
 
 
 async def test_worker_killed_is_told_to_the_viewers(server: ServerProcess) -> None:
@@ -145,12 +153,28 @@ async def test_overview_tells_of_each_change_of_state_and_of_steps(server: Serve
     async with connect(f"{base}/api/v1/stream") as socket, asyncio.timeout(30):
         opening = json.loads(await socket.recv())
         assert opening["type"] == "run" and opening["run"]["id"] == first
-        step = opening["run"]["step"]
-        while step < opening["run"]["step"] + 3:
-            step = json.loads(await socket.recv())["run"]["step"]
+        steps = {opening["run"]["step"]}
+        while len(steps) < 4:
+            run = json.loads(await socket.recv())["run"]
+            steps |= {run["step"]} if run["id"] == first else set()
         second = await asyncio.to_thread(server.submit, 3)
         await asyncio.to_thread(server.post, f"/runs/{first}/stop")
         last: dict[str, str] = {}
-        while last != {first: "stopped", second: "finished"}:
+        while (last.get(first), last.get(second)) != ("stopped", "finished"):
             run = json.loads(await socket.recv())["run"]
             last[run["id"]] = run["state"]
+
+
+async def test_server_ended_while_viewers_look_on_goes_quickly_and_tells_them(mortal: ServerProcess) -> None:
+    run_id = await asyncio.to_thread(mortal.submit, 1000, step_s=0.05)
+    async with connect(mortal.stream_url(run_id, after=0)) as socket:
+        await asyncio.wait_for(socket.recv(), 10)
+        async with asyncio.timeout(10):
+            assert await asyncio.to_thread(mortal.end, signal.SIGTERM) == 0
+            with pytest.raises(websockets.ConnectionClosed) as closed:
+                while True:
+                    await socket.recv()
+    assert closed.value.rcvd is not None and closed.value.rcvd.code == 1012
+    await asyncio.to_thread(mortal.start)
+    await asyncio.to_thread(mortal.post, f"/runs/{run_id}/stop")
+    await asyncio.to_thread(mortal.wait_state, run_id, "stopped")

@@ -142,9 +142,9 @@ class ServerProcess:
 
         return wait_for(look, f"run {run_id} is {' or '.join(states)}", deadline_s)
 
-    def wait_step(self, run_id: str, step: int) -> None:
+    def wait_step(self, run_id: str, step: int, deadline_s: float = 20.0) -> None:
         """Wait until a run has done an optimizer step."""
-        wait_for(lambda: self.get(f"/runs/{run_id}")["step"] >= step, f"run {run_id} has done step {step}")
+        wait_for(lambda: self.get(f"/runs/{run_id}")["step"] >= step, f"run {run_id} has done step {step}", deadline_s)
 
     def all_events(self, run_id: str) -> list[dict[str, Any]]:
         """A run's whole stream from the database."""

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
-from horizon_app.api.deps import Past, RunIdPath
+from horizon_app.api.deps import CommasToo, Past, RunIdPath
 from horizon_app.api.schemas import EventsAnswer
 from horizon_app.contracts.problems import Problem
 from horizon_app.contracts.run_view import LogAnswer, ResidencyAnswer, SeriesAnswer
@@ -44,7 +44,9 @@ def run_events(
     past: Past,
     after: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=5000)] = 500,
-    types: Annotated[list[Type] | None, Query(description="everything but metrics and log where left out")] = None,
+    types: Annotated[
+        list[Type] | None, CommasToo, Query(description="everything but metrics and log where left out")
+    ] = None,
 ) -> EventsAnswer:
     """What happened, in order."""
     events, last_seq = past.events(run_id, after=after, limit=limit, types=types or TIMELINE_TYPES)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 
-from horizon_app.api.deps import Past, RunIdPath, Station
+from horizon_app.api.deps import CommasToo, Past, RunIdPath, Station
 from horizon_app.api.schemas import EditBody, NewRunBody, StopBody
 from horizon_app.contracts.problems import Problem
 from horizon_app.contracts.run_state import RunState
@@ -18,7 +18,7 @@ _CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": Problem}}
 @router.get("")
 def list_runs(
     past: Past,
-    state: Annotated[list[RunState] | None, Query(description="only these states")] = None,
+    state: Annotated[list[RunState] | None, CommasToo, Query(description="only these states")] = None,
     tag: Annotated[str | None, Query(description="only runs with this tag")] = None,
     q: Annotated[str | None, Query(description="text in name, notes, tags, model or id")] = None,
     sort: Annotated[str, Query(description="a key, with - for falling order")] = "-created_at",

@@ -76,6 +76,11 @@ def test_submission_with_a_bad_body_is_422(client: TestClient, body: str) -> Non
     problem(client.post("/api/v1/runs", content=body, headers={"content-type": "application/json"}), 422)
 
 
+def test_submission_nested_without_end_is_a_problem(client: TestClient) -> None:
+    answer = client.post("/api/v1/runs", content="[" * 100_000, headers={"content-type": "application/json"})
+    problem(answer, 400)
+
+
 @pytest.mark.parametrize("spec", [None, [], 5, {}, {"model": {"path": "m"}, "data": {"path": "d"}, "trainig": {}}])
 def test_submission_of_a_bad_spec_names_field_and_fix(client: TestClient, spec: Any) -> None:
     found = problem(client.post("/api/v1/runs", json={"spec": spec}), 422)

@@ -50,6 +50,22 @@ def test_list_pages_with_a_cursor_and_counts(client: TestClient) -> None:
     assert (first["total"], first["counts"]["queued"]) == (3, 3)
 
 
+@pytest.mark.parametrize("query", ["state=queued,stopped", "state=queued&state=stopped"])
+def test_list_takes_several_states_with_commas_or_again(client: TestClient, query: str) -> None:
+    held(client)
+    client.post(f"/api/v1/runs/{held(client)['id']}/stop")
+    assert client.get(f"/api/v1/runs?{query}").json()["total"] == 2
+    assert client.get("/api/v1/runs?state=stopped").json()["total"] == 1
+
+
+def test_reference_names_every_call_and_needs_no_other_host(client: TestClient) -> None:
+    page = client.get("/docs").text
+    for path, methods in client.get("/api/v1/openapi.json").json()["paths"].items():
+        for method in methods:
+            assert f"{method.upper()} {path}" in page
+    assert "<script" not in page and "://" not in page
+
+
 def test_machine_and_catalog_tell_what_is_there(client: TestClient, home: Path) -> None:
     system = client.get("/api/v1/system").json()
     assert system["home"] == str(home)

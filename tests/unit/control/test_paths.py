@@ -26,12 +26,14 @@ def home(tmp_path: Path) -> Path:
 PAYLOADS = json.loads(
     r"""["../outside/secret.txt", "../../outside/secret.txt", "..%2foutside%2fsecret.txt", "%2e%2e/outside/secret.txt",
     "....//outside/secret.txt", "..\\outside\\secret.txt", "/etc/hostname", "file:///etc/hostname", "//etc/hostname",
-    "data/link.jsonl", "data/folder/secret.txt", "data/ok.jsonl/../../../outside/secret.txt", "data/ok.jsonl\u0000.txt",
-    "/proc/self/environ", "~/x", "C:\\x", "http://127.0.0.1:1/x", "\\\\host\\share", "data/circle", "..", "/"]"""
+    "data/link.jsonl", "data/folder/secret.txt",
+    "data/ok.jsonl/../../../outside/secret.txt", "data/ok.jsonl\u0000.txt",
+    "/proc/self/environ", "~/x", "\ud800", "C:\\x", "http://127.0.0.1:1/x", "\\\\host\\share", "data/circle",
+    "..", "/"]"""
 )
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("payload", [*PAYLOADS, "x" * 5000])
 def test_path_that_leads_outside_is_refused_without_its_content(home: Path, payload: str) -> None:
     with pytest.raises(PathRefused) as refused:
         rules_for_clients(AppSettings(home=home)).resolve(payload)
