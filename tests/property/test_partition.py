@@ -1,5 +1,7 @@
 """The cut into blocks, for every list of shapes: nothing lost, nothing doubled, nothing across a border."""
 
+import itertools
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -135,6 +137,14 @@ def test_partition_cuts_fall_on_whole_tiles_where_a_block_has_room(model: Stages
             assert rows < ROW_MULTIPLE or rows % ROW_MULTIPLE == 0
 
 
+@pytest.mark.xfail(reason="after a cut at a whole tile, the rest of the block takes a sliver of the same parameter")
+@given(stages(), BLOCK_NUMELS, ELEMENT_BYTES)
+def test_partition_block_holds_one_segment_of_a_parameter(model: Stages, block_numel: int, item: int) -> None:
+    part = cut(model, block_numel, item)
+    places = [(segment.parameter, segment.block) for segment in part.segments]
+    assert len(places) == len(set(places))
+
+
 @given(stages(), BLOCK_NUMELS, ELEMENT_BYTES)
 def test_partition_parameters_start_aligned_and_blocks_waste_a_bounded_share(
     model: Stages, block_numel: int, item: int
@@ -146,7 +156,7 @@ def test_partition_parameters_start_aligned_and_blocks_waste_a_bounded_share(
     padding = part.numel - sum(p.numel for p in part.parameters)
     assert padding < ALIGN * max(1, len(part.parameters)), "only alignment is lost in the pool"
     widest = max((_cut_unit(part, p.index) for p in part.parameters), default=1)
-    for block, after in zip(part.blocks, part.blocks[1:], strict=False):
+    for block, after in itertools.pairwise(part.blocks):
         if block.stage == after.stage:  # the last block of a stage may be short
             unused = block_numel - block.numel
             assert unused <= max(block_numel / MIN_FILL, widest) + ALIGN
