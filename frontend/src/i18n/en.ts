@@ -89,6 +89,7 @@ export const en = {
   "launch.name": "Name",
   "launch.name.hint": "made from the model where empty",
   "launch.example": "Use the example",
+  "launch.example.busy": "Writing the example",
   "launch.model": "Model",
   "launch.model.count": "{count} in the allowed folders",
   "launch.model.count.one": "1 in the allowed folders",

@@ -90,6 +90,7 @@ export const zh: Record<Key, string> = {
   "launch.name": "名称",
   "launch.name.hint": "留空则取模型名",
   "launch.example": "使用示例",
+  "launch.example.busy": "正在写出示例",
   "launch.model": "模型",
   "launch.model.count": "允许的文件夹中有 {count} 个",
   "launch.model.count.one": "允许的文件夹中有 1 个",

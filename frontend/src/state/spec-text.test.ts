@@ -42,7 +42,7 @@ test("small numbers keep an exponent", () => {
 });
 
 test.each([
-  ["name: a\ntraining: {x: 1\n", 3],
+  ["name: a\ntraining: {x: 1\n", 2],
   ["name: a\n  bad: b\n", 1],
   ["a: 1\na: 2\n", 2],
 ])("a broken text names the line: %j", (text, line) => {

@@ -16,8 +16,10 @@ export interface SpecReading {
 export function readSpec(text: string): SpecReading {
   const document = parseDocument(text, { prettyErrors: true });
   if (document.errors.length > 0) {
+    // What is missing at the end is told at the last line that has something.
+    const lines = text.trimEnd().split("\n").length;
     const faults = document.errors.map((error) => ({
-      line: error.linePos?.[0].line ?? 1,
+      line: Math.min(lines, error.linePos?.[0].line ?? 1),
       message: error.message.split(" at line ")[0] ?? error.message,
     }));
     return { values: {}, faults };
