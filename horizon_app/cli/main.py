@@ -7,6 +7,7 @@ import typer
 from horizon_app import __version__
 from horizon_app.cli.data import data_app
 from horizon_app.cli.example import example
+from horizon_app.cli.model import model_app
 from horizon_app.cli.run import run
 from horizon_app.cli.runs import runs_app
 from horizon_app.cli.serve import serve
@@ -40,6 +41,7 @@ app.command()(serve)
 app.command()(example)
 app.command()(run)
 app.add_typer(runs_app, name="runs")
+app.add_typer(model_app, name="model")
 app.add_typer(data_app, name="data")
 
 

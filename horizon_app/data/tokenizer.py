@@ -34,6 +34,7 @@ class _PretrainedTokenizer(Protocol):
     pad_token_id: int | None
     chat_template: Any
 
+    def __len__(self) -> int: ...
     def __call__(self, text: Any, **options: Any) -> Any: ...
     def apply_chat_template(self, conversation: Any, **options: Any) -> Any: ...
     def get_chat_template(self) -> str: ...
@@ -52,6 +53,11 @@ class Tokenizer:
         self.is_fast = bool(pretrained.is_fast)
         self.has_chat_template = bool(pretrained.chat_template)
         self.added_before, self.added_after = self._added_to_text()
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens it knows, added ones included."""
+        return len(self._pretrained)
 
     @property
     def chat_template(self) -> str:

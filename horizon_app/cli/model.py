@@ -1,0 +1,118 @@
+"""`horizon model`: what a checkpoint holds, and checkpoints from other formats."""
+
+import json
+import sys
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from horizon_app.cli.refusals import ASKED_WRONGLY, CommandFailed, exit_codes, say
+from horizon_app.cli.settings_option import JsonOption
+
+if TYPE_CHECKING:
+    from horizon_app.engine.model.gguf import Conversion
+    from horizon_app.engine.model.inspect import Inspection
+
+model_app = typer.Typer(help="Look into checkpoints, and import them.", no_args_is_help=True)
+
+
+class Dtype(StrEnum):
+    """Formats that a conversion writes."""
+
+    BF16 = "bf16"
+    FP32 = "fp32"
+
+
+FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="A Hugging Face checkpoint folder.")]
+InArgument = Annotated[Path, typer.Argument(metavar="IN", help="A GGUF file, or a folder that holds one.")]
+OutArgument = Annotated[Path, typer.Argument(metavar="OUT", help="The folder to make; must be new or empty.")]
+DtypeOption = Annotated[Dtype, typer.Option("--dtype", help="Format of the written weights.")]
+
+
+@model_app.command("inspect")
+def inspect(folder: FolderArgument, as_json: JsonOption = False) -> None:
+    """Show what a checkpoint holds, and whether it can be trained and why not.
+
+    Exit code: 0 it was looked into, trainable or not; 2 there is no such folder.
+    """
+    if not folder.is_dir():
+        say(f"there is no folder {folder}")
+        raise typer.Exit(ASKED_WRONGLY)
+    with exit_codes():
+        from horizon_app.control.model_folder import read_model_facts
+        from horizon_app.engine.model.inspect import inspect_model
+
+        found = inspect_model(folder, read_model_facts(folder))
+    if as_json:
+        _print_json({"path": str(folder), **asdict(found)})
+    else:
+        sys.stdout.write("\n".join(_inspection_lines(found)) + "\n")
+
+
+@model_app.command("convert")
+def convert(source: InArgument, out: OutArgument, dtype: DtypeOption = Dtype.BF16, as_json: JsonOption = False) -> None:
+    """Write a GGUF model as a folder with safetensors, config, tokenizer and chat template.
+
+    Exit code: 0 written and checked, 1 refused or failed; OUT is then as it was.
+    """
+    with exit_codes():
+        import torch
+
+        from horizon_app.engine.errors import EngineError
+        from horizon_app.engine.model.gguf import convert_gguf, find_gguf
+
+        written = {Dtype.BF16: torch.bfloat16, Dtype.FP32: torch.float32}[dtype]
+        try:
+            done = convert_gguf(find_gguf(source), out, dtype=written, on_stage=say)
+        except EngineError as error:
+            raise CommandFailed(str(error)) from error
+    for warning in done.warnings:
+        say(f"warning: {warning}")
+    if as_json:
+        _print_json({"path": str(out), "dtype": dtype.value, **asdict(done)})
+    else:
+        sys.stdout.write("\n".join(_conversion_lines(done, out, dtype)) + "\n")
+
+
+def _inspection_lines(found: "Inspection") -> list[str]:
+    template = {True: "with a chat template", False: "without a chat template", None: ""}[found.has_chat_template]
+    tied = {True: "tied to the embedding", False: "has weights of its own", None: None}[found.tied]
+    rows = [
+        ("architecture", found.architecture),
+        ("layers", found.layers),
+        ("parameters", None if found.parameters is None else f"{found.parameters:,}"),
+        ("dtype", found.dtype),
+        ("LM head", tied),
+        ("embedding", None if found.embedding_rows is None else f"{found.embedding_rows:,} rows"),
+        ("tokenizer", None if found.tokenizer_size is None else f"{found.tokenizer_size:,} tokens, {template}"),
+        ("trainable", "yes" if found.trainable else "no"),
+    ]
+    lines = [f"{label:<13} {'unknown' if value is None else value}" for label, value in rows]
+    lines += [f"  because     {reason}" for reason in found.obstacles]
+    if found.groups:
+        width = max(len(group.name) for group in found.groups)
+        lines += ["", f"{'stored in':<{width}}  tensors      parameters  dtype"]
+        lines += [f"{g.name:<{width}}  {g.tensors:>7}  {g.parameters:>14,}  {g.dtype}" for g in found.groups]
+    return lines
+
+
+def _conversion_lines(done: "Conversion", out: Path, dtype: Dtype) -> list[str]:
+    from horizon_app.cli.quantities import show_bytes
+
+    template = "with" if done.has_chat_template else "without"
+    head = "tied to the embedding, stored once" if done.tied else "with weights of its own"
+    return [
+        f"{out} is ready: {done.architecture}, {done.parameters:,} parameters, {show_bytes(done.num_bytes)} in {dtype}",
+        f"  from        {done.encoding}, without quantisation now",
+        f"  LM head     {head}",
+        f"  tokenizer   {done.num_tokens:,} tokens, {template} a chat template",
+        f"  checked     loaded again, its logits for {done.prompt_tokens} tokens equal those of the GGUF file: "
+        f"difference {done.difference:.2g} standard deviations, {done.tolerance:g} allowed for {dtype}",
+    ]
+
+
+def _print_json(body: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(body, ensure_ascii=False) + "\n")

@@ -1,0 +1,126 @@
+"""What a checkpoint folder holds, and whether this engine can train it: from headers and a model on the meta device."""
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+
+from horizon_app.data.errors import DataError
+from horizon_app.data.tokenizer import load_tokenizer
+from horizon_app.engine.errors import EngineError, WeightsUnusable
+from horizon_app.engine.memory.geometry import Parameter, ParameterFacts
+from horizon_app.engine.model.discovery import Discovered, build_meta, discover, load_config, stage_parameters
+from horizon_app.engine.model.weights import read_weights, tensor_files
+from horizon_app.planning.facts import ModelFacts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TensorGroup:
+    """Stored tensors that play the same part, over all layers."""
+
+    name: str  # the path of their module, layer numbers as *
+    tensors: int
+    parameters: int
+    dtype: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inspection:
+    """A checkpoint folder. None stands for what can't be told."""
+
+    architecture: str | None
+    layers: int | None
+    parameters: int | None  # elements that are trained; a tied weight counts once
+    dtype: str | None
+    groups: tuple[TensorGroup, ...]
+    tied: bool | None
+    embedding_rows: int | None
+    tokenizer_size: int | None
+    has_chat_template: bool | None
+    trainable: bool
+    obstacles: tuple[str, ...]  # why it can't be trained
+
+
+def inspect_model(folder: Path, facts: ModelFacts) -> Inspection:
+    """Look into `folder`, whose `facts` are known already. What is wrong is told in the answer and not raised."""
+    obstacles = [reason for reason in (facts.obstacle, facts.weights_obstacle) if reason]
+    found: Discovered | None = None
+    parameters: list[ParameterFacts] = []
+    if not facts.obstacle:
+        try:
+            found = discover(build_meta(load_config(folder)))
+            parameters = [parameter for _, stage in stage_parameters(found) for parameter in stage]
+            if facts.has_weights:
+                _try_weights(folder, found, parameters)
+        except EngineError as error:
+            obstacles.append(" ".join(str(error).split()))
+    rows = int(found.causal.get_input_embeddings().weight.shape[0]) if found else None
+    size, has_template, trouble = _tokenizer(folder, rows)
+    obstacles += [trouble] if trouble else []
+    return Inspection(
+        architecture=facts.architecture, layers=found.num_layers if found else facts.layers,
+        parameters=sum(math.prod(p.shape) for p in parameters) if parameters else facts.parameters, dtype=facts.dtype,
+        groups=_groups(folder) if facts.has_weights else (), tied=found.tied if found else None, embedding_rows=rows,
+        tokenizer_size=size, has_chat_template=has_template, trainable=not obstacles, obstacles=tuple(obstacles),
+    )  # fmt: skip
+
+
+def group_name(tensor: str) -> str:
+    """The module that a stored tensor belongs to, the same for all layers.
+
+    `model.layers.3.mlp.up_proj.weight` is of `model.layers.*.mlp`.
+    """
+    parts = ["*" if re.fullmatch(r"\d+", part) else part for part in tensor.split(".")]
+    if "*" in parts:
+        return ".".join(parts[: parts.index("*") + 2])
+    return ".".join(parts[:-1]) or tensor
+
+
+def _try_weights(folder: Path, found: Discovered, parameters: list[ParameterFacts]) -> None:
+    """Read as training does, into nothing: names, shapes and formats are checked, no weight leaves the disk."""
+    quantisation = getattr(found.causal.config, "quantization_config", None)
+    if quantisation is not None:
+        raise WeightsUnusable("config.json says that the weights are quantised; only floating-point ones are trained")
+    embedding = found.causal.get_input_embeddings()
+    name = next(path for path, module in found.causal.named_modules() if module is embedding)
+    aliases = {f"{found.head_name}.weight": f"{name}.weight"} if found.tied else {}
+    targets = [
+        (
+            Parameter(index=i, name=p.name, shape=p.shape, use=p.use, stage=0, pool_start=0, decay=p.decay),
+            torch.empty(p.shape, device="meta"),
+        )
+        for i, p in enumerate(parameters)
+    ]
+    read_weights(folder, targets, prefix=found.causal.base_model_prefix, aliases=aliases)
+
+
+def _groups(folder: Path) -> tuple[TensorGroup, ...]:
+    """The stored tensors by the module they belong to, the largest first."""
+    stored: dict[str, list[tuple[int, str]]] = {}
+    for path in sorted(set(tensor_files(folder).values())):
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118  the handle is no mapping
+                tensor = file.get_slice(name)
+                stored.setdefault(group_name(name), []).append((math.prod(tensor.get_shape()), tensor.get_dtype()))
+    groups = [
+        TensorGroup(
+            name=name, tensors=len(tensors), parameters=sum(numel for numel, _ in tensors),
+            dtype="+".join(sorted({dtype.lower() for _, dtype in tensors})),
+        )
+        for name, tensors in stored.items()
+    ]  # fmt: skip
+    return tuple(sorted(groups, key=lambda group: (-group.parameters, group.name)))
+
+
+def _tokenizer(folder: Path, rows: int | None) -> tuple[int | None, bool | None, str]:
+    """Size, chat template, and why it can't be used with the model."""
+    try:
+        tokenizer = load_tokenizer(folder)
+    except DataError as error:
+        return None, None, error.problems[0].message
+    too_many = rows is not None and tokenizer.num_tokens > rows
+    trouble = f"the tokenizer has {tokenizer.num_tokens} tokens, the embedding {rows} rows" if too_many else ""
+    return tokenizer.num_tokens, tokenizer.has_chat_template, trouble
