@@ -9,6 +9,8 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+# Read by OpenMP when torch is loaded: as in a worker, compute threads sleep while they wait.
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
 
 @pytest.fixture(autouse=True)
