@@ -16,6 +16,7 @@ from horizon_app.api.errors import problem_response
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _EVERYWHERE = {"0.0.0.0", "::", ""}  # noqa: S104 - compared with, not bound
 _SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
+_MOST_BODY_BYTES = 4 << 20
 _POLICY = "; ".join(
     (
         "default-src 'self'",
@@ -88,6 +89,9 @@ class Guard:
                 return 403, "origin-refused", "the request comes from a page of another site"
         if changes and scope["type"] == "http" and not _is_json_or_empty(headers):
             return 415, "not-json", "a body must be JSON: send the header Content-Type: application/json"
+        length = headers.get("content-length", "0")
+        if length.isdecimal() and int(length) > _MOST_BODY_BYTES:
+            return 413, "body-too-large", f"the body has {length} bytes; {_MOST_BODY_BYTES} are the most"
         return None
 
     def _is_ours(self, host: str) -> bool:

@@ -54,7 +54,7 @@ def test_real_engine_trains_through_a_server_kill(tmp_path: Path) -> None:
         "training": {"optimizer_steps": 25, "learning_rate": 3e-3, "warmup_steps": 2},
         "offload": {"device": "cpu", "param_block_size": "64KiB", "max_gpu_blocks": 6},
     }
-    with ServerProcess(home, HORIZON_WORKER_MODULE="horizon_app.worker") as server:
+    with ServerProcess(home, HORIZON_WORKER_MODULE="horizon_app.worker", OMP_NUM_THREADS="1") as server:
         run_id = server.post("/runs", {"spec": spec})["id"]
         server.wait_step(run_id, 2, deadline_s=90)
         server.end(signal.SIGKILL)

@@ -51,6 +51,11 @@ def test_stop_without_a_body_needs_no_type(client: TestClient) -> None:
     assert client.post(f"/api/v1/runs/{run['id']}/stop").status_code == 202
 
 
+def test_body_larger_than_any_spec_is_refused_before_it_is_read(client: TestClient) -> None:
+    answer = client.post("/api/v1/runs", content=b" " * (5 << 20), headers={"content-type": "application/json"})
+    assert answer.status_code == 413
+
+
 def test_reading_under_another_name_is_refused(client: TestClient) -> None:
     answer = client.get("/api/v1/runs", headers={"host": "rebound.example"})
     assert answer.status_code == 403
