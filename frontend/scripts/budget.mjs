@@ -13,7 +13,8 @@ for (const name of readdirSync(folder).sort()) {
   const content = readFileSync(new URL(name, folder));
   if (/\.(js|css)$/.test(name)) {
     const text = content.toString("utf8").replace(NAMESPACES, "");
-    for (const found of text.matchAll(/(?:import|fetch|url)\(["']?https?:\/\/[^"')]*/g)) foreign.push(`${name}: ${found[0]}`);
+    for (const found of text.matchAll(/(?:import|fetch|url)\(["']?https?:\/\/[^"')]*/g))
+      foreign.push(`${name}: ${found[0]}`);
   }
   if (!name.endsWith(".js")) continue;
   const size = gzipSync(content, { level: 9 }).length;

@@ -15,7 +15,9 @@ const document = JSON.parse(
   execFileSync(python, ["-m", "horizon_app.api.openapi_export"], { cwd: ROOT, encoding: "utf8", maxBuffer: 1 << 26 }),
 );
 // `paths` only repeats the routes; what the UI needs are the shapes.
-const types = astToString(await openapiTS({ ...document, paths: {} }, { alphabetize: true, defaultNonNullable: false }));
+const types = astToString(
+  await openapiTS({ ...document, paths: {} }, { alphabetize: true, defaultNonNullable: false }),
+);
 const text = `// Made by scripts/types.mjs from the server's OpenAPI document. Do not edit.\n\n${types}`;
 
 if (!process.argv.includes("--check")) {

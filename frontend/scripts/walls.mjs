@@ -28,7 +28,8 @@ function target(from, spec) {
   return [path, `${path}.ts`, join(path, "index.ts")].find((name) => existsSync(name) && statSync(name).isFile());
 }
 
-const IMPORT = /(?:import|export)\s+(?:type\s+)?(?:[\w*{}\s,$]+\s+from\s+)?["'](\.[^"']+)["']|import\(\s*["'](\.[^"']+)["']\s*\)/g;
+const IMPORT =
+  /(?:import|export)\s+(?:type\s+)?(?:[\w*{}\s,$]+\s+from\s+)?["'](\.[^"']+)["']|import\(\s*["'](\.[^"']+)["']\s*\)/g;
 const room = (path) => relative(SRC, path).split(sep)[0];
 const edges = new Map();
 const faults = [];
@@ -53,7 +54,9 @@ for (const file of files(SRC)) {
 const done = new Set();
 function visit(file, trail) {
   if (trail.includes(file)) {
-    faults.push(`circle: ${[...trail.slice(trail.indexOf(file)), file].map((name) => relative(SRC, name)).join(" > ")}`);
+    faults.push(
+      `circle: ${[...trail.slice(trail.indexOf(file)), file].map((name) => relative(SRC, name)).join(" > ")}`,
+    );
     return;
   }
   if (done.has(file)) return;

@@ -42,14 +42,21 @@ interface Call {
   signal?: AbortSignal;
 }
 
-async function call<T>(path: string, { method = "GET", body, headers = {}, query = {}, signal }: Call = {}): Promise<T> {
+async function call<T>(
+  path: string,
+  { method = "GET", body, headers = {}, query = {}, signal }: Call = {},
+): Promise<T> {
   const pairs = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
   const search = new URLSearchParams(pairs.map(([key, value]) => [key, String(value)])).toString();
   let response: Response;
   try {
     response = await fetch(`${ROOT}${path}${search ? `?${search}` : ""}`, {
       method,
-      headers: { accept: "application/json", ...(body === undefined ? {} : { "content-type": "application/json" }), ...headers },
+      headers: {
+        accept: "application/json",
+        ...(body === undefined ? {} : { "content-type": "application/json" }),
+        ...headers,
+      },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       ...(signal ? { signal } : {}),
     });
@@ -64,7 +71,12 @@ async function call<T>(path: string, { method = "GET", body, headers = {}, query
 async function problemOf(response: Response): Promise<ApiProblem> {
   try {
     const problem = (await response.json()) as Partial<Problem>;
-    return new ApiProblem(response.status, problem.title ?? response.statusText, problem.detail ?? "", problem.errors ?? []);
+    return new ApiProblem(
+      response.status,
+      problem.title ?? response.statusText,
+      problem.detail ?? "",
+      problem.errors ?? [],
+    );
   } catch {
     return new ApiProblem(response.status, `${response.status} ${response.statusText}`.trim(), "", []);
   }
@@ -88,7 +100,8 @@ export interface SeriesQuery {
 const at = (id: string) => `/runs/${encodeURIComponent(id)}`;
 
 export const api = {
-  runs: (query: RunQuery, signal?: AbortSignal) => call<RunPage>("/runs", { query: { ...query }, ...(signal ? { signal } : {}) }),
+  runs: (query: RunQuery, signal?: AbortSignal) =>
+    call<RunPage>("/runs", { query: { ...query }, ...(signal ? { signal } : {}) }),
   run: (id: string) => call<RunDetail>(at(id)),
   create: (spec: SpecDocument, key: string) =>
     call<RunDetail>("/runs", { method: "POST", body: { spec, start: true }, headers: { "idempotency-key": key } }),

@@ -84,7 +84,7 @@ export class LineChart {
     return {
       width,
       height,
-      padding: [6, label ? 48 : 6, xAxis ? 0 : 6, 0],
+      padding: [6, label ? 48 : 16, xAxis ? 0 : 6, 0],
       legend: { show: false },
       cursor: {
         sync: { key: group, setSeries: false },
@@ -140,7 +140,9 @@ export class LineChart {
       points: { show: (plot) => plot.data[0].length < 2, size: 4 },
       ...(stroke ? { stroke: () => color(stroke) } : {}),
       ...(dash ? { dash } : {}),
-      ...(fill && fillTo === undefined ? { fill: () => color(fill), fillTo: (plot: uPlot) => plot.scales.y?.min ?? 0 } : {}),
+      ...(fill && fillTo === undefined
+        ? { fill: () => color(fill), fillTo: (plot: uPlot) => plot.scales.y?.min ?? 0 }
+        : {}),
     };
   }
 

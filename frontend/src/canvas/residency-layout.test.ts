@@ -33,7 +33,9 @@ describe.each([
   });
 
   test("lies on whole pixels", () => {
-    expect(layout.x.every(Number.isInteger) && layout.y.every(Number.isInteger) && layout.width.every(Number.isInteger)).toBe(true);
+    expect(
+      layout.x.every(Number.isInteger) && layout.y.every(Number.isInteger) && layout.width.every(Number.isInteger),
+    ).toBe(true);
   });
 
   test("finds each block at the middle of its own cell", () => {

@@ -51,7 +51,14 @@ export function chooseRows(counts: readonly number[], width: number, height: num
 
 /** The height that cells of a good size take at a width; what is above it would stay empty. */
 export function heightFor(stages: readonly StageRun[], width: number, most: number): number {
-  return Math.min(most, chooseRows(stages.map(({ numBlocks }) => numBlocks), width, most) * LARGEST_CELL);
+  return Math.min(
+    most,
+    chooseRows(
+      stages.map(({ numBlocks }) => numBlocks),
+      width,
+      most,
+    ) * LARGEST_CELL,
+  );
 }
 
 /** The layout of all cells inside a box. */
@@ -60,7 +67,10 @@ export function layOut(stages: readonly StageRun[], box: Box): CellLayout {
   const total = counts.reduce((sum, n) => sum + n, 0);
   const rows = chooseRows(counts, box.width, box.height);
   const columnsOf = counts.map((n) => Math.ceil(n / rows));
-  const columns = Math.max(1, columnsOf.reduce((sum, n) => sum + n, 0));
+  const columns = Math.max(
+    1,
+    columnsOf.reduce((sum, n) => sum + n, 0),
+  );
   const filled = columnsOf.filter((n) => n > 0).length;
   const rough = box.width / columns;
   const stageGap = rough > 24 ? 6 : rough > 9 ? 3 : rough > 4 ? 2 : rough > 2.5 ? 1 : 0;
@@ -113,7 +123,12 @@ export function blockAt(layout: CellLayout, stages: readonly StageRun[], x: numb
 }
 
 /** Which stages the prefetch window covers: first and last, both included; null where it is off. */
-export function windowStages(stage: number, direction: number, window: number, numStages: number): [number, number] | null {
+export function windowStages(
+  stage: number,
+  direction: number,
+  window: number,
+  numStages: number,
+): [number, number] | null {
   if (window <= 0 || numStages < 2 || direction === 2) return null;
   if (direction === 0 && stage < numStages - 1) return [stage + 1, Math.min(numStages - 1, stage + window)];
   if (direction === 0) return [Math.max(0, stage - window), stage - 1]; // the last stage: from here on backward

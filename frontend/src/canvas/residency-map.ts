@@ -100,6 +100,8 @@ export class ResidencyMap {
     this.observer.disconnect();
     this.unlisten();
     cancelPaint(this);
+    this.under.remove();
+    this.over.remove();
   }
 
   paint(): void {
@@ -119,7 +121,13 @@ export class ResidencyMap {
       canvas.height = Math.round(box.height * ratio);
       canvas.getContext("2d")!.setTransform(ratio, 0, 0, ratio, 0, 0);
     }
-    this.layout = layOut(this.stages, { left: 0, top: TOP, width: box.width, height: box.height - TOP - BOTTOM, ratio });
+    this.layout = layOut(this.stages, {
+      left: 0,
+      top: TOP,
+      width: box.width,
+      height: box.height - TOP - BOTTOM,
+      ratio,
+    });
     this.redrawAll();
   }
 
@@ -283,4 +291,3 @@ function stride(stageWidth: number, labelWidth: number): number {
   for (const every of [1, 2, 5, 10, 20, 50, 100]) if (stageWidth * every >= labelWidth) return every;
   return 200;
 }
-

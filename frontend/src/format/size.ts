@@ -13,7 +13,11 @@ export function parseSize(text: string): number | null {
 
 /** The shortest exact spelling of a number of bytes: 16MiB. */
 export function writeSize(size: number): string {
-  for (const [unit, factor] of [["GiB", 1024 ** 3], ["MiB", 1024 ** 2], ["KiB", 1024]] as const) {
+  for (const [unit, factor] of [
+    ["GiB", 1024 ** 3],
+    ["MiB", 1024 ** 2],
+    ["KiB", 1024],
+  ] as const) {
     if (size % factor === 0) return `${size / factor}${unit}`;
   }
   return String(size);

@@ -42,7 +42,11 @@ export function clock(moment: Date, withSeconds = false): string {
 export function moment(when: Date, now: Date, locale: string): string {
   if (when.toDateString() === now.toDateString()) return clock(when);
   const sameYear = when.getFullYear() === now.getFullYear();
-  const date = when.toLocaleDateString(locale, { day: "numeric", month: "short", ...(sameYear ? {} : { year: "numeric" }) });
+  const date = when.toLocaleDateString(locale, {
+    day: "numeric",
+    month: "short",
+    ...(sameYear ? {} : { year: "numeric" }),
+  });
   return sameYear ? `${date}, ${clock(when)}` : date;
 }
 

@@ -223,7 +223,8 @@ export const en = {
   "banner.failed": "This run failed.",
   "banner.failed.fix": "The log has the whole story. Duplicate the run, change what the reason names, and start again.",
   "banner.interrupted": "The worker of this run vanished.",
-  "banner.interrupted.fix": "The log ends where it was lost. What the last checkpoint holds is whole; duplicate the run to start again.",
+  "banner.interrupted.fix":
+    "The log ends where it was lost. What the last checkpoint holds is whole; duplicate the run to start again.",
   "banner.stopped": "Stopped before the end.",
   "banner.stopped.saved": "The model of step {step} is saved.",
   "banner.stopped.none": "No model was saved.",
@@ -299,6 +300,7 @@ export const en = {
   "log.level.error": "error",
   "log.follow": "Follow",
   "log.lines": "{count} lines",
+  "log.lines.one": "1 line",
   "log.empty": "No lines yet.",
   "log.none": "No line matches.",
   "log.label": "Log lines",

@@ -300,6 +300,7 @@ export const zh: Record<Key, string> = {
   "log.level.error": "错误",
   "log.follow": "跟随",
   "log.lines": "{count} 行",
+  "log.lines.one": "1 行",
   "log.empty": "还没有日志。",
   "log.none": "没有匹配的行。",
   "log.label": "日志",

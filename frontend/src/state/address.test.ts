@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { DEFAULT_SORT, nextSort, readRuns, routeOf, runPath, type RunsState, writeRuns } from "./address";
+import { DEFAULT_SORT, nextSort, type RunsState, readRuns, routeOf, runPath, writeRuns } from "./address";
 
 test.each([
   ["/", { page: "runs" }],

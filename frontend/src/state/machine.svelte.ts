@@ -70,7 +70,8 @@ async function refresh(): Promise<void> {
     machine.system = await api.system();
     heard = Date.now();
     if (machine.system.active_run === null) machine.active = null;
-    else if (machine.active?.id !== machine.system.active_run) machine.active = await api.run(machine.system.active_run);
+    else if (machine.active?.id !== machine.system.active_run)
+      machine.active = await api.run(machine.system.active_run);
   } catch {
     // The lamp tells: nothing was heard.
   }

@@ -103,7 +103,12 @@ export class OpenRun {
       this.curves.take(frame.step, frame.values, frame.nonfinite ?? {});
       if (this.curves.overflowed) void this.refetchCurves();
     } else if (frame.type === "log") {
-      const line: LogLine = { seq: frame.seq, time: frame.time ?? "", level: frame.level ?? "info", message: frame.message };
+      const line: LogLine = {
+        seq: frame.seq,
+        time: frame.time ?? "",
+        level: frame.level ?? "info",
+        message: frame.message,
+      };
       this.logs = [...this.logs, line];
     } else if (this.run.layout_ready && this.layout === null) {
       void this.fetchResidency();
@@ -160,7 +165,7 @@ export class OpenRun {
     this.layoutAsked = true;
     try {
       const { layout, frame } = await api.residency(this.id);
-      this.layout = layout;
+      this.layout ??= layout; // it never changes in a run
       if (frame !== null) this.takeFrame(fromBase64(frame));
     } catch (error) {
       if (!(error instanceof ApiProblem)) throw error;

@@ -1,16 +1,33 @@
 import { expect, test } from "vitest";
-import { fieldsOf, readValue, showValue, type SpecField } from "./spec-schema";
+import { fieldsOf, readValue, type SpecField, showValue } from "./spec-schema";
 
 const schema = {
   $defs: {
     Policy: { enum: ["clock_pro", "lru", "optimal"], type: "string" },
     Offload: {
       properties: {
-        policy: { $ref: "#/$defs/Policy", default: "optimal", "x-main": true, "x-unavailable": ["clock_pro"], description: "who leaves" },
-        prefetch_window: { type: "integer", minimum: 0, maximum: 64, default: 3, "x-unit": "compute steps", "x-main": true },
+        policy: {
+          $ref: "#/$defs/Policy",
+          default: "optimal",
+          "x-main": true,
+          "x-unavailable": ["clock_pro"],
+          description: "who leaves",
+        },
+        prefetch_window: {
+          type: "integer",
+          minimum: 0,
+          maximum: 64,
+          default: 3,
+          "x-unit": "compute steps",
+          "x-main": true,
+        },
         max_gpu_blocks: { anyOf: [{ type: "integer" }, { type: "string" }], default: "auto" },
         param_block_size: {
-          anyOf: [{ const: "auto" }, { type: "string", pattern: "^\\s*[0-9.]+\\s*([KkMmGg][Ii])?[Bb]?\\s*$" }, { type: "integer", minimum: 1 }],
+          anyOf: [
+            { const: "auto" },
+            { type: "string", pattern: "^\\s*[0-9.]+\\s*([KkMmGg][Ii])?[Bb]?\\s*$" },
+            { type: "integer", minimum: 1 },
+          ],
           default: 16777216,
         },
         disk_path: { anyOf: [{ type: "string" }, { type: "null" }], default: null, "x-unavailable": ["path"] },
@@ -40,7 +57,11 @@ test("fields have the kind that their schema means", () => {
 });
 
 test("values that can't be chosen yet are marked, and fields without any choice are fixed", () => {
-  expect(field("policy").choices.filter(({ available }) => !available).map(({ value }) => value)).toEqual(["clock_pro"]);
+  expect(
+    field("policy")
+      .choices.filter(({ available }) => !available)
+      .map(({ value }) => value),
+  ).toEqual(["clock_pro"]);
   expect([field("policy").fixed, field("disk_path").fixed, field("rate").fixed]).toEqual([false, true, false]);
 });
 

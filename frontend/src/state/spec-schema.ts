@@ -49,7 +49,8 @@ export function fieldsOf(schema: Record<string, unknown>): SpecField[] {
   const fields: SpecField[] = [];
   for (const [section, node] of Object.entries(root.properties ?? {})) {
     const resolved = resolve(node, root);
-    for (const [key, field] of Object.entries(resolved.properties ?? {})) fields.push(fieldOf(section, key, field, root));
+    for (const [key, field] of Object.entries(resolved.properties ?? {}))
+      fields.push(fieldOf(section, key, field, root));
   }
   return fields;
 }
@@ -67,7 +68,12 @@ function fieldOf(section: string, key: string, node: Node, root: Node): SpecFiel
   const kind = kindOf(real, values);
   const numeric = real.find(({ type }) => type === "integer" || type === "number") ?? {};
   const bound = (name: "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum") => node[name] ?? numeric[name];
-  const pairs = { least: bound("minimum"), above: bound("exclusiveMinimum"), most: bound("maximum"), below: bound("exclusiveMaximum") };
+  const pairs = {
+    least: bound("minimum"),
+    above: bound("exclusiveMinimum"),
+    most: bound("maximum"),
+    below: bound("exclusiveMaximum"),
+  };
   return {
     path: `${section}.${key}`,
     section,
@@ -99,12 +105,15 @@ function kindOf(real: Node[], values: string[]): FieldKind {
 export function showValue(field: SpecField, value: unknown): string {
   if (value === null || value === undefined) return "";
   if (field.kind === "size" && typeof value === "number") return writeSize(value);
-  if (typeof value === "number" && value !== 0 && Math.abs(value) < 0.001) return value.toExponential().replace("e+", "e");
+  if (typeof value === "number" && value !== 0 && Math.abs(value) < 0.001)
+    return value.toExponential().replace("e+", "e");
   if (Array.isArray(value)) return value.join(", ");
   return String(value);
 }
 
-export type Fault = { key: "launch.number" | "launch.integer" | "launch.size"; text: string } | { key: BoundKey; bound: number };
+export type Fault =
+  | { key: "launch.number" | "launch.integer" | "launch.size"; text: string }
+  | { key: BoundKey; bound: number };
 type BoundKey = "launch.least" | "launch.above" | "launch.most" | "launch.below";
 
 /** What the reader typed, as the spec has it; an empty input means the default (undefined). */
@@ -130,7 +139,8 @@ export function readValue(field: SpecField, text: string): { value: unknown; fau
 function readNumber(field: SpecField, typed: string): { value: unknown; fault: Fault | null } {
   const value = Number(typed.replaceAll(",", "").replaceAll("_", ""));
   if (Number.isNaN(value)) return { value: typed, fault: { key: "launch.number", text: typed } };
-  if (field.kind === "integer" && !Number.isInteger(value)) return { value, fault: { key: "launch.integer", text: typed } };
+  if (field.kind === "integer" && !Number.isInteger(value))
+    return { value, fault: { key: "launch.integer", text: typed } };
   const { least, above, most, below } = field.bounds;
   if (least !== undefined && value < least) return { value, fault: { key: "launch.least", bound: least } };
   if (above !== undefined && value <= above) return { value, fault: { key: "launch.above", bound: above } };
@@ -140,6 +150,10 @@ function readNumber(field: SpecField, typed: string): { value: unknown; fault: F
 }
 
 function readList(typed: string): (string | number)[] {
-  const parts = typed.replace(/^\[|\]$/g, "").split(",").map((part) => part.trim()).filter(Boolean);
+  const parts = typed
+    .replace(/^\[|\]$/g, "")
+    .split(",")
+    .map((part) => part.trim())
+    .filter(Boolean);
   return parts.map((part) => (Number.isNaN(Number(part)) ? part : Number(part)));
 }

@@ -59,7 +59,10 @@ test("running heard after a stop was asked does not undo the stopping", () => {
 });
 
 test("facts fill in the plan, the layout and the outcome", () => {
-  const planned = fold(run, frame({ type: "event", seq: 6, kind: "plan", message: "", data: { total_steps: 40, blocks: 9 } }));
+  const planned = fold(
+    run,
+    frame({ type: "event", seq: 6, kind: "plan", message: "", data: { total_steps: 40, blocks: 9 } }),
+  );
   expect([planned.total_steps, planned.plan?.blocks]).toEqual([40, 9]);
   expect(fold(run, frame({ type: "event", seq: 6, kind: "layout", message: "", data: {} })).layout_ready).toBe(true);
   const ended = fold(run, frame({ type: "event", seq: 6, kind: "outcome", message: "", data: { state: "finished" } }));
@@ -70,7 +73,10 @@ test("checkpoints come, are written again, and are rotated away", () => {
   const written = (seq: number, step: number, bytes: number) =>
     frame({ type: "checkpoint", seq, step, path: `checkpoints/${step}`, bytes });
   const two = [written(6, 10, 1), written(7, 20, 2), written(8, 10, 3)].reduce(fold, run);
-  expect(two.checkpoints.map(({ step, bytes }) => [step, bytes])).toEqual([[20, 2], [10, 3]]);
+  expect(two.checkpoints.map(({ step, bytes }) => [step, bytes])).toEqual([
+    [20, 2],
+    [10, 3],
+  ]);
   const one = fold(two, frame({ type: "event", seq: 9, kind: "checkpoint_removed", message: "", data: { step: 20 } }));
   expect(one.checkpoints.map(({ step }) => step)).toEqual([10]);
 });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import cases from "./frame.fixture.json";
 import { FrameError, fromBase64, ResidencyFrame } from "./frame";
+import cases from "./frame.fixture.json";
 
 describe("residency frame", () => {
   test.each(cases)("of $header.num_blocks blocks as Python wrote it reads the same", ({ frame, header, maps }) => {

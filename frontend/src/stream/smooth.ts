@@ -31,7 +31,9 @@ export function heldAt(x: Float64Array, fromX: Float64Array, fromY: Float64Array
 
 /** Seconds that `steps` more steps will take, from the quarter points of recent step times; null where none is known. */
 export function timeLeft(recent: Float64Array, steps: number): { low: number; high: number } | null {
-  const known = Array.from(recent).filter(Number.isFinite).sort((a, b) => a - b);
+  const known = Array.from(recent)
+    .filter(Number.isFinite)
+    .sort((a, b) => a - b);
   if (known.length === 0 || steps <= 0) return null;
   const quarter = (share: number) => known[Math.min(known.length - 1, Math.floor(share * known.length))]!;
   return { low: quarter(0.25) * steps, high: quarter(0.75) * steps };

@@ -6,12 +6,17 @@ import { type Key, t } from "../../i18n/language.svelte";
 export function blockState(code: number): string {
   const [host, weight, grad] = [hostOf(code), weightOf(code), gradOf(code)];
   const place: Key =
-    weight === 3 ? "block.inuse"
-    : weight === 2 ? "block.device"
-    : weight === 1 ? "block.arriving"
-    : host === 1 ? "block.hostarriving"
-    : host >= 2 ? "block.host"
-    : "block.absent";
+    weight === 3
+      ? "block.inuse"
+      : weight === 2
+        ? "block.device"
+        : weight === 1
+          ? "block.arriving"
+          : host === 1
+            ? "block.hostarriving"
+            : host >= 2
+              ? "block.host"
+              : "block.absent";
   const more: string[] = [];
   if (grad > 0) more.push(t(`block.grad.${grad}` as Key));
   if (host === 3) more.push(t("block.unapplied"));

@@ -16,7 +16,9 @@ export function secondsLeft(run: RunDetail, recentStepTimes: Float64Array): Left
 
 /** The middle of recent step times. */
 export function typicalStep(recent: Float64Array): number | null {
-  const known = Array.from(recent).filter(Number.isFinite).sort((a, b) => a - b);
+  const known = Array.from(recent)
+    .filter(Number.isFinite)
+    .sort((a, b) => a - b);
   return known.length === 0 ? null : known[Math.floor(known.length / 2)]!;
 }
 
