@@ -30,7 +30,9 @@ def make_tokenizer(tmp_path: Path) -> MakeTokenizer:
         tokenizer.add_special_tokens(special)
         if bos:
             tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
-        optional = {name: token for name, token in (("eos_token", eos), ("pad_token", "<pad>" if pad else None)) if token}
+        optional = {
+            name: token for name, token in (("eos_token", eos), ("pad_token", "<pad>" if pad else None)) if token
+        }
         fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", **optional)
         if template is not None:
             fast.chat_template = template
