@@ -12,6 +12,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from horizon_app.contracts.events import CheckpointWritten, FactNoted, LogWritten, MetricsRecorded, RunOutcome
 from horizon_app.contracts.residency import BlockLayout, decode_frame, frame_bytes
+from horizon_app.worker.parts import real_builders
+from horizon_app.worker.session import Session
+from horizon_app.worker.stop_request import StopRequest
 from tests.support.run_folders import make_run_folder, read_journal, states, wait_until
 from tests.support.small_model import write_rhyme, write_small_model
 
@@ -39,9 +42,19 @@ def order(folder: Path, **changes: Any) -> Path:
 
 def start(run_dir: Path) -> "subprocess.Popen[bytes]":
     paths = [*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    # One thread: on a busy machine, products this small wait for their threads longer than they take.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "horizon_app.worker", str(run_dir)]
     return subprocess.Popen(command, cwd=run_dir, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+def exit_code(worker: "subprocess.Popen[bytes]") -> int:
+    """Wait for a worker's end; one that takes too long is killed."""
+    try:
+        return worker.wait(timeout=120)
+    finally:
+        worker.kill()
+        worker.wait()
 
 
 def trouble(run_dir: Path) -> str:
@@ -58,10 +71,17 @@ def losses(run_dir: Path) -> list[float]:
     return [loss for loss in found if loss is not None]
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that went to its end."""
+    run_dir = order(tmp_path_factory.mktemp("trained"))
+    assert exit_code(start(run_dir)) == 0, trouble(run_dir)
+    return run_dir
+
+
 @pytest.mark.slow
-def test_worker_trains_a_model_larger_than_its_arena_and_saves_one_that_loads(tmp_path: Path) -> None:
-    run_dir = order(tmp_path)
-    assert start(run_dir).wait(timeout=120) == 0, trouble(run_dir)
+def test_worker_trains_a_model_larger_than_its_arena_and_saves_one_that_loads(trained: Path) -> None:
+    run_dir = trained
     assert states(run_dir) == ["running", "finished"]
     found = losses(run_dir)
     assert len(found) == 30
@@ -76,11 +96,9 @@ def test_worker_trains_a_model_larger_than_its_arena_and_saves_one_that_loads(tm
 
 
 @pytest.mark.slow
-def test_worker_records_whole_residency_frames_of_its_layout(tmp_path: Path) -> None:
-    run_dir = order(tmp_path, training={"optimizer_steps": 10, "global_batch_size": 4})
-    assert start(run_dir).wait(timeout=120) == 0, trouble(run_dir)
-    recording = (run_dir / "residency.bin").read_bytes()
-    num_blocks = len(BlockLayout.model_validate(facts(run_dir)["layout"]).blocks)
+def test_worker_records_whole_residency_frames_of_its_layout(trained: Path) -> None:
+    recording = (trained / "residency.bin").read_bytes()
+    num_blocks = len(BlockLayout.model_validate(facts(trained)["layout"]).blocks)
     length = frame_bytes(num_blocks, 3)
     assert recording
     assert len(recording) % length == 0
@@ -96,7 +114,7 @@ def test_worker_stopped_by_a_command_saves_the_step_it_reached(tmp_path: Path) -
     worker = start(run_dir)
     wait_until(lambda: len(losses(run_dir)) >= 3, "three steps", deadline_s=60)
     (run_dir / "commands.jsonl").write_text('{"type": "stop", "save": true}\n')
-    assert worker.wait(timeout=60) == 0, trouble(run_dir)
+    assert exit_code(worker) == 0, trouble(run_dir)
     assert states(run_dir) == ["running", "stopped"]
     saved = [event.step for event in read_journal(run_dir) if isinstance(event, CheckpointWritten)]
     assert saved == [len(losses(run_dir))]
@@ -112,15 +130,24 @@ def test_worker_stopped_by_a_command_saves_the_step_it_reached(tmp_path: Path) -
         ({"offload": {"param_block_size": "16KiB", "device": "cpu", "host_memory": "64KiB"}}, "host"),
     ],
 )
-def test_worker_with_an_engine_that_refuses_fails_with_its_sentence(
+def test_session_with_an_engine_that_refuses_fails_with_its_sentence(
     change: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     run_dir = order(tmp_path, **change)
-    assert start(run_dir).wait(timeout=120) == 1
+    assert Session(run_dir, real_builders(), StopRequest()).run() == 1
     assert states(run_dir) == ["failed"]
     assert words in facts(run_dir)["outcome"]["reason"]
     assert facts(run_dir)["outcome"]["reason"].startswith("building the engine: ")
-    assert "Traceback" in trouble(run_dir)
+    assert any("Traceback" in event.message for event in read_journal(run_dir) if isinstance(event, LogWritten))
+
+
+@pytest.mark.slow
+def test_session_with_data_that_holds_no_text_fails_with_the_field(tmp_path: Path) -> None:
+    run_dir = order(tmp_path)
+    (tmp_path / "corpus.txt").write_text("")
+    assert Session(run_dir, real_builders(), StopRequest()).run() == 1
+    assert states(run_dir) == ["failed"]
+    assert facts(run_dir)["outcome"]["reason"].startswith("reading the data: data.path: ")
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +90,12 @@ def test_module_without_arguments_imports_nothing_heavy() -> None:
     assert found.stdout == "[]\n"
 
 
-def test_module_help_answers_within_half_a_second() -> None:
+def test_module_help_takes_less_than_half_a_second_of_the_processor() -> None:
     def seconds() -> float:
-        start = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-m", "horizon_app", "--help"], cwd=ROOT, capture_output=True, check=True)
-        return time.monotonic() - start
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    # The best of five: other work on the machine is not what is measured.
-    assert min(seconds() for _ in range(5)) < 0.5
+    # The best of three, in processor time: other work on the machine is not what is measured.
+    assert min(seconds() for _ in range(3)) < 0.5
