@@ -7,7 +7,7 @@ finished folder is loaded again and has to give the same logits before it gets i
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,26 +127,24 @@ def _warnings(header: GgufHeader) -> tuple[str, ...]:
 
 
 def _load(path: Path, header: GgufHeader) -> _Source:
+    options: dict[str, Any] = {"gguf_file": path.name, "local_files_only": True, "trust_remote_code": False}
     try:
-        model, info = AutoModelForCausalLM.from_pretrained(
-            str(path.parent), gguf_file=path.name, dtype=torch.float32, local_files_only=True, trust_remote_code=False,
-            output_loading_info=True,
-        )  # fmt: skip
-        tokenizer = AutoTokenizer.from_pretrained(
-            str(path.parent), gguf_file=path.name, local_files_only=True, trust_remote_code=False
-        )
+        model = _load_model(path.parent, **options)
+        tokenizer = AutoTokenizer.from_pretrained(str(path.parent), **options)
     except (OSError, ValueError, KeyError, IndexError, RuntimeError) as failure:
         # NotImplementedError, for an encoding that is not known, is a RuntimeError.
         raise UnsupportedModel(f"{path} (architecture {header.architecture}): {_first_line(failure)}") from failure
-    _refuse_missing(path, info)
-    return _Source(model=model.eval(), tokenizer=tokenizer, header=header)
+    return _Source(model=model, tokenizer=tokenizer, header=header)
 
 
-def _refuse_missing(place: Path, info: dict[str, Any]) -> None:
-    """transformers fills what is missing with random numbers; such a model is of no use."""
+def _load_model(folder: Path, **options: Any) -> PreTrainedModel:
+    """The model in fp32. Raises WeightsUnusable where something is missing, which would be filled with random numbers."""
+    auto: Any = AutoModelForCausalLM
+    model, info = auto.from_pretrained(str(folder), dtype=torch.float32, output_loading_info=True, **options)
     wrong = sorted(str(key) for kind in ("missing_keys", "mismatched_keys") for key in info.get(kind, ()))
     if wrong:
-        raise WeightsUnusable(f"{place}: {len(wrong)} tensors are missing or of another shape, first {wrong[0]}")
+        raise WeightsUnusable(f"{folder}: {len(wrong)} tensors are missing or of another shape, first {wrong[0]}")
+    return model.eval()
 
 
 @torch.no_grad()
@@ -175,8 +173,7 @@ def _write(source: _Source, folder: Path, dtype: torch.dtype) -> int:
     except SafetensorError as failure:
         raise WeightsUnusable(f"the weights can't be written: {failure}") from failure
     _save_config(model, folder, dtype)
-    if model.generation_config is not None:
-        model.generation_config.save_pretrained(folder)
+    model.generation_config.save_pretrained(folder)
     _save_tokenizer(tokenizer, folder, model.config.get_text_config())
     return num_bytes
 
@@ -204,12 +201,9 @@ def _save_tokenizer(tokenizer: Any, folder: Path, text_config: Any) -> None:
 
 def _check(folder: Path, ids: list[int], expected: torch.Tensor, tolerance: float) -> float:
     """Load the folder as anybody would, and compare. Answers the difference of the logits; raises WeightsUnusable."""
-    model, info = AutoModelForCausalLM.from_pretrained(
-        str(folder), dtype=torch.float32, local_files_only=True, trust_remote_code=False, output_loading_info=True
-    )
-    _refuse_missing(folder, info)
-    tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
-    read_ids, found = _logits(model.eval(), tokenizer)
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    model = _load_model(folder, **options)
+    read_ids, found = _logits(model, AutoTokenizer.from_pretrained(str(folder), **options))
     if read_ids != ids:
         raise WeightsUnusable(f"the written tokenizer gives {read_ids} for {PROMPT!r}, the GGUF file's gives {ids}")
     difference = float((found - expected).square().mean().sqrt() / expected.std())
@@ -222,7 +216,7 @@ def _check(folder: Path, ids: list[int], expected: torch.Tensor, tolerance: floa
 
 
 @contextmanager
-def _appearing(out: Path) -> Iterator[Path]:
+def _appearing(out: Path) -> Generator[Path]:
     """A folder beside `out` that takes its name when the block ends well, and vanishes otherwise."""
     out = out.absolute()
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from safetensors import safe_open
+from torch import nn
 
 from horizon_app.data.errors import DataError
 from horizon_app.data.tokenizer import load_tokenizer
@@ -57,7 +58,8 @@ def inspect_model(folder: Path, facts: ModelFacts) -> Inspection:
                 _try_weights(folder, found, parameters)
         except EngineError as error:
             obstacles.append(" ".join(str(error).split()))
-    rows = int(found.causal.get_input_embeddings().weight.shape[0]) if found else None
+    embedding = found.causal.get_input_embeddings() if found else None
+    rows = embedding.num_embeddings if isinstance(embedding, nn.Embedding) else None
     size, has_template, trouble = _tokenizer(folder, rows)
     obstacles += [trouble] if trouble else []
     return Inspection(
