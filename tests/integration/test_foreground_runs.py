@@ -81,17 +81,20 @@ async def test_supervise_ends_a_dead_run_that_was_in_its_way(home: Path, station
 async def test_run_of_the_command_line_is_watched_by_a_server_too_and_recorded_once(
     home: Path, station: Workstation
 ) -> None:
-    run = station.submit(scripted_spec(60, step_s=0.05), base_dir=home)
+    run = station.submit(scripted_spec(10_000, step_s=0.05), base_dir=home)
     task = asyncio.create_task(see_through(station, run.id))
     await asyncio.to_thread(wait_for, lambda: station.run(run.id).step >= 2, "two steps are done")
     server = await asyncio.to_thread(ServerProcess(home).start)
     try:
         assert server.get("/system")["active_run"] == run.id
-        assert states(await task)[-1] == "finished"
+        # In threads: this loop supervises the run meanwhile.
+        await asyncio.to_thread(server.wait_step, run.id, station.run(run.id).step + 5)
+        await asyncio.to_thread(server.post, f"/runs/{run.id}/stop")
+        assert states(await task)[-2:] == ["stopping", "stopped"]
         steps = [event["step"] for event in server.all_events(run.id) if event["type"] == "metrics"]
     finally:
         await asyncio.to_thread(server.end)
-    assert steps == list(range(1, 61))
+    assert steps == list(range(1, station.run(run.id).step + 1))
 
 
 async def test_run_submitted_beside_a_server_is_started_by_the_server(home: Path, station: Workstation) -> None:

@@ -142,7 +142,7 @@ def test_worker_that_ignores_stop_is_killed_after_the_grace(server: ServerProces
     pid = worker_pid(server.home, run_id)
     server.post(f"/runs/{run_id}/stop")
     run = server.wait_state(run_id, "stopped", deadline_s=15)
-    assert "did not stop within 1.5 s" in run["reason"]
+    assert "did not stop within" in run["reason"] and "killed" in run["reason"]
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     after = server.submit(steps=2)

@@ -50,8 +50,10 @@ def strip(texts: list[dict[str, Any]]) -> list[int]:
 
 
 async def test_stream_from_the_start_gives_every_event_once_in_order(server: ServerProcess) -> None:
-    run_id = await asyncio.to_thread(server.submit, 20)
+    run_id = await asyncio.to_thread(server.submit, 10_000, step_s=0.03)
     async with connect(server.stream_url(run_id, after=0)) as socket:
+        await asyncio.to_thread(server.wait_step, run_id, 20)
+        await asyncio.to_thread(server.post, f"/runs/{run_id}/stop")
         texts, frames = await read_until_ended(socket)
     assert strip(texts) == list(range(1, len(texts) + 1))
     assert texts == await asyncio.to_thread(server.all_events, run_id)
