@@ -8,7 +8,9 @@ from playwright.sync_api import Page
 SIZES = {"desk": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
 
 _CANVAS_DIGEST = """canvas => {
-  const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', {willReadFrequently: true});
+  copy.drawImage(canvas, 0, 0);
+  const pixels = copy.getImageData(0, 0, canvas.width, canvas.height).data;
   let sum = 0;
   for (let i = 0; i < pixels.length; i += 4) {
     if (pixels[i + 3]) sum = (sum * 31 + pixels[i] + pixels[i + 1] * 3 + pixels[i + 2] * 7 + i) >>> 0;

@@ -27,6 +27,9 @@ export interface ChartOptions {
   onHover?: (index: number | null) => void;
 }
 
+/** Distances of ticks: 1, 2 and 5 in every power of ten. */
+const ROUND_STEPS = Array.from({ length: 42 }, (_, i) => Number(`${[1, 2, 5][i % 3]}e${Math.floor(i / 3) - 6}`));
+
 type Column = (number | null)[];
 
 export class LineChart {
@@ -114,7 +117,7 @@ export class LineChart {
       stroke: () => color("--ink-3"),
       grid: { show: false },
       ticks: { show: false },
-      incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6],
+      incrs: ROUND_STEPS.filter((step) => step >= 1),
       values: (_, values) => values.map((value) => value.toLocaleString("en-US")),
     };
   }
@@ -123,7 +126,8 @@ export class LineChart {
     return {
       size: 38,
       gap: 7,
-      space: 26,
+      space: 32,
+      incrs: ROUND_STEPS,
       font: font(10.5),
       stroke: () => color("--ink-3"),
       grid: { stroke: () => color("--grid"), width: 1 },

@@ -29,7 +29,7 @@ export interface Box {
   ratio: number;
 }
 
-const LARGEST_CELL = 48;
+const LARGEST_CELL = 58;
 
 /** The number of rows that makes cells nearest to squares while all stages fit side by side. */
 export function chooseRows(counts: readonly number[], width: number, height: number): number {

@@ -171,6 +171,7 @@ export const en = {
   "launch.off.schema": "the server does not answer.",
   "launch.ready": "Ready. The run begins as soon as the device is free.",
   "launch.refused": "The server refused the spec",
+  "launch.refused.mend": "Refused: mend what is listed, then start again.",
   "launch.refused.spec": "The whole spec",
   "launch.failed": "The run was not started.",
 

@@ -79,6 +79,9 @@ export function knobName(path: string, language: Language): string {
   return KNOBS[path]?.[language] ?? path.slice(path.lastIndexOf(".") + 1).replaceAll("_", " ");
 }
 
+/** Whether a path is a field that has a name. */
+export const hasKnobName = (path: string): boolean => path in KNOBS;
+
 /** What a field does; `description` is the schema's own text. */
 export function knobEffect(path: string, description: string, language: Language): string {
   return language === "zh" ? (KNOBS[path]?.effect ?? description) : description;

@@ -172,6 +172,7 @@ export const zh: Record<Key, string> = {
   "launch.off.schema": "服务器没有响应。",
   "launch.ready": "就绪。设备空闲后立即开始。",
   "launch.refused": "服务器拒绝了这份配置",
+  "launch.refused.mend": "被拒绝：改正所列各项后重新启动。",
   "launch.refused.spec": "整份配置",
   "launch.failed": "运行未能启动。",
 
