@@ -33,7 +33,8 @@ SIZES: dict[str, Any] = {
     "eos_token_id": None,
 }  # fmt: skip
 GROUPED = {**SIZES, "num_key_value_heads": 2}
-TIED, UNTIED = {"tie_word_embeddings": True}, {"tie_word_embeddings": False}
+TIED: dict[str, Any] = {"tie_word_embeddings": True}
+UNTIED: dict[str, Any] = {"tie_word_embeddings": False}
 DENSE: dict[str, PreTrainedConfig] = {
     "gemma2": Gemma2Config(head_dim=16, sliding_window=8, **GROUPED, **TIED),
     "gemma3": Gemma3TextConfig(head_dim=16, sliding_window=8, **GROUPED, **TIED),
@@ -46,12 +47,12 @@ DENSE: dict[str, PreTrainedConfig] = {
 EXPERTS: dict[str, PreTrainedConfig] = {
     "mixtral": MixtralConfig(num_local_experts=4, **GROUPED, **UNTIED),
     "qwen3_moe": Qwen3MoeConfig(
-        num_experts=4, num_experts_per_tok=2, moe_intermediate_size=48, head_dim=16, **GROUPED, **UNTIED
+        num_experts=4, num_experts_per_tok=2, moe_intermediate_size=48, **{"head_dim": 16}, **GROUPED, **UNTIED
     ),
 }  # fmt: skip
 
 
-def sections(recompute: str, init: str = "pretrained") -> dict[str, dict[str, Any]]:
+def sections(recompute: str, init: str = "pretrained") -> dict[str, Any]:
     return {
         "model": {"init": init},
         "offload": {"param_block_size": "16KiB", "max_gpu_blocks": 4},

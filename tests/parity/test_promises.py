@@ -1,6 +1,6 @@
 """Promises beyond equal losses in fp32: bounded, precise enough in bf16, deterministic with dropout, safe with NaN."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,7 @@ def dropout_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_with_dropout(
     folder: Path, recompute: str, seed: int, chaos: int, micro_batch: int = 2
 ) -> tuple[list[float], dict[str, torch.Tensor]]:
-    sections: Mapping[str, Mapping[str, Any]] = {
+    sections: dict[str, Any] = {
         "offload": {"param_block_size": "32KiB", "max_gpu_blocks": 4 + chaos, "prefetch_window": chaos},
         "training": {"micro_batch_size": micro_batch, "seed": seed},
         "compute": {"recompute": recompute},

@@ -21,8 +21,8 @@ STEPS = 3
 def test_engine_smollm2_three_steps_equal_the_plain_loop() -> None:
     if not (FOLDER / "config.json").is_file():
         pytest.fail(
-            "SmolLM2-135M is not there: set HORIZON_SMOLLM2 to its folder (config.json and safetensors), or put it into "
-            f"{CACHE.relative_to(Path(__file__).parents[2])}"
+            "SmolLM2-135M is not there: set HORIZON_SMOLLM2 to its folder (config.json and safetensors), or put it "
+            f"into {CACHE.relative_to(Path(__file__).parents[2])}"
         )
     plain = train_plainly(FOLDER, SOURCE, steps=STEPS, micro_batch=2, peak=1e-5, warmup=1, weight_decay=0.1)
     with running(

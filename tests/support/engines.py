@@ -1,6 +1,6 @@
 """Engines on tiny checkpoints, as tests build them: a spec's words, a backend in disorder, poisoned slots."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def engine_config(folder: Path, **sections: Mapping[str, Any]) -> EngineConfig:
 @contextmanager
 def running(
     folder: Path, *, backend: Backend | None = None, seed: int = 0, **sections: Mapping[str, Any]
-) -> Iterator[Engine]:
+) -> Generator[Engine]:
     """An engine whose copies come in disorder and whose free slots hold NaN; closed at the end."""
     engine = Engine(
         engine_config(folder, **sections), NullSink(), backend=backend or ChaosBackend(seed), on_slot_release=poison
