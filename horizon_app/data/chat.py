@@ -74,6 +74,10 @@ def _answer(tokenizer: Tokenizer, messages: list[dict[str, Any]], index: int, wh
         raise TemplateUnfit(
             f"the chat template renders messages[{index}] unlike when the chat ends there, so its end is not known"
         )
+    if index and before == tokenizer.render(messages[:index]):
+        # The template opens no answer for the model, so what it writes before the words is not the model's to write.
+        words = whole.find(content.strip(), start, end)
+        start = words if whole[start:words].strip() and words > start else start
     return start, _without_space_after_mark(whole, start, end, content)
 
 

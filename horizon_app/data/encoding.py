@@ -59,11 +59,24 @@ def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 def _encode_texts(rows: list[TextRow], tokenizer: Tokenizer) -> Iterator[Encoded]:
     parts = [_parts(row.text) for row in rows]
-    encoded = iter(tokenizer.encode([part for row_parts in parts for part in row_parts]))
+    encoded = _encode_parts([part for row_parts in parts for part in row_parts], tokenizer)
     for row, row_parts in zip(rows, parts, strict=True):
         ids = np.concatenate([np.empty(0, np.int32), *(next(encoded) for _ in row_parts)])
         ids = _with_added_tokens(ids, tokenizer) if len(ids) else ids
         yield Encoded(row, ids, np.ones(len(ids), np.bool_))
+
+
+def _encode_parts(parts: list[str], tokenizer: Tokenizer) -> Iterator[NDArray[np.int32]]:
+    """Ids of each part, a few MiB of text at a time: what the tokenizer returns takes many times the ids' memory."""
+    group: list[str] = []
+    characters = 0
+    for part in parts:
+        if group and characters + len(part) > _GROUP_CHARACTERS:
+            yield from tokenizer.encode(group)
+            group, characters = [], 0
+        group.append(part)
+        characters += len(part)
+    yield from tokenizer.encode(group)
 
 
 def _parts(text: str) -> list[str]:

@@ -28,6 +28,7 @@ TRIMMING = (
     "{% else %}{{ ' ' + m['content'] | trim + eos_token }}{% endif %}"
     "{% endfor %}"
 )
+NO_OPENING = PLAIN_WORDS.partition("{% if add")[0]
 COUNTING = "{{ messages | length }}" + CHATML
 CLOSED_EARLY = MARKED.replace(
     "{% generation %}{{ m['content'] + '<|im_end|>' }}{% endgeneration %}",
@@ -62,8 +63,8 @@ def trained_text(folder: Path, messages: list[dict[str, Any]], train_on: TrainOn
 
 @pytest.mark.parametrize(
     ("template", "end"),
-    [(MARKED, "<|im_end|>"), (CHATML, "<|im_end|>"), (PLAIN_WORDS, "\n"), (CLOSED_EARLY, "</s>")],
-    ids=["marked", "chatml", "plain words", "mark closed before the end"],
+    [(MARKED, "<|im_end|>"), (CHATML, "<|im_end|>"), (PLAIN_WORDS, "\n"), (NO_OPENING, "\n"), (CLOSED_EARLY, "</s>")],
+    ids=["marked", "chatml", "plain words", "plain words, none for an opening", "mark closed before the end"],
 )
 def test_answers_and_their_end_marks_are_trained_and_nothing_else(
     template: str, end: str, make_tokenizer: MakeTokenizer
