@@ -138,7 +138,7 @@ def _load(path: Path, header: GgufHeader) -> _Source:
 
 
 def _load_model(folder: Path, **options: Any) -> PreTrainedModel:
-    """The model in fp32. Raises WeightsUnusable where something is missing, which would be filled with random numbers."""
+    """The model in fp32. Raises WeightsUnusable where tensors are missing: they would be filled with random numbers."""
     auto: Any = AutoModelForCausalLM
     model, info = auto.from_pretrained(str(folder), dtype=torch.float32, output_loading_info=True, **options)
     wrong = sorted(str(key) for kind in ("missing_keys", "mismatched_keys") for key in info.get(kind, ()))
