@@ -1,16 +1,14 @@
-"""Writes the residency frames that the UI's decoder is tested against, made by the server's own encoder.
+"""Writes the residency frames that the UI's decoder is tested against; with --check, says whether they are fresh."""
 
-    python frontend/scripts/frame_fixture.py [--check]
-"""
-
-import base64
 import json
 import sys
+from base64 import b64encode
 from pathlib import Path
 
 from horizon_app.contracts.residency import Direction, FrameHeader, MapId, encode_frame
 
 FIXTURE = Path(__file__).resolve().parents[1] / "src" / "stream" / "frame.fixture.json"
+CASES = ((0, Direction.FORWARD), (1, Direction.BACKWARD), (7, Direction.UPDATE), (64, Direction.FORWARD))
 
 
 def case(num_blocks: int, direction: Direction) -> dict[str, object]:
@@ -25,19 +23,23 @@ def case(num_blocks: int, direction: Direction) -> dict[str, object]:
         num_blocks=num_blocks, slots_used=238,
     )  # fmt: skip
     return {
-        "frame": base64.b64encode(encode_frame(header, maps)).decode(),
+        "frame": b64encode(encode_frame(header, maps)).decode(),
         "header": header.model_dump(mode="json"),
         "maps": {key.name: list(states) for key, states in maps.items()},
     }
 
 
-def content() -> str:
-    """The whole fixture."""
-    cases = [case(0, Direction.FORWARD), case(1, Direction.BACKWARD), case(7, Direction.UPDATE), case(64, Direction.FORWARD)]
-    return json.dumps(cases) + "\n"
+def main(arguments: list[str]) -> int:
+    """Write the fixture, or compare it."""
+    cases = [case(num_blocks, direction) for num_blocks, direction in CASES]
+    if "--check" not in arguments:
+        FIXTURE.write_text(json.dumps(cases, indent=2) + "\n", encoding="utf-8")
+        return 0
+    if json.loads(FIXTURE.read_text(encoding="utf-8")) == cases:
+        return 0
+    sys.stderr.write(f"{FIXTURE.name} is stale; run `npm run types`\n")
+    return 1
 
 
 if __name__ == "__main__":
-    if "--check" in sys.argv:
-        sys.exit(0 if FIXTURE.read_text(encoding="utf-8") == content() else f"{FIXTURE.name} is stale")
-    FIXTURE.write_text(content(), encoding="utf-8")
+    sys.exit(main(sys.argv[1:]))

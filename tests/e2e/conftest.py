@@ -99,7 +99,9 @@ class Server:
             return
         for run in self.get("/runs?state=queued,starting,running,stopping")["runs"]:
             httpx.post(f"{self.url}/api/v1/runs/{run['id']}/stop", json={"save": False}, trust_env=False)
-        wait_for(lambda: not self.get("/runs?state=queued,starting,running,stopping")["runs"], "all runs have ended", 120)
+        wait_for(
+            lambda: not self.get("/runs?state=queued,starting,running,stopping")["runs"], "all runs have ended", 120
+        )
         self._process.terminate()
         self._process.wait(timeout=20)
 

@@ -28,7 +28,9 @@ def test_spec_pasted_as_yaml_fills_the_form_and_faults_are_told_at_their_place(
     expect(page.get_by_role("button", name="Start run")).to_be_disabled()
     window.fill("5")
     page.get_by_role("button", name="YAML", exact=True).click()
-    expect(page.get_by_label("YAML")).to_have_value(text.replace("offload: {max_gpu_blocks: 50}", "offload: {max_gpu_blocks: 50, prefetch_window: 5}"))
+    expect(page.get_by_label("YAML")).to_have_value(
+        text.replace("offload: {max_gpu_blocks: 50}", "offload: {max_gpu_blocks: 50, prefetch_window: 5}")
+    )
 
     witness.expecting_an_outage = True  # a refusal's status too is written to the console by the browser
     page.get_by_role("button", name="Start run").click()
