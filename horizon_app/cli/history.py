@@ -124,6 +124,7 @@ def open_history(settings: AppSettings) -> Generator[History]:
     from horizon_app.control.workstation import Workstation
 
     with Workstation(settings) as station:
+        station.catch_up()
         yield StationHistory(station)
 
 

@@ -34,6 +34,11 @@ class Dispatcher:
         """Something was submitted or has ended: look now."""
         self._wake.set()
 
+    def look_once(self) -> None:
+        """Record what the workers of live runs have written since anybody watched them, without going on to watch."""
+        for run in self._live():
+            self._supervisor(run).look()
+
     async def run(self, *, only: str | None = None, may_start: Callable[[], bool] = lambda: True) -> None:
         """Until cancelled. `only` is the one run that may be started here; `may_start` is asked before each start."""
         try:
@@ -64,12 +69,12 @@ class Dispatcher:
         for run in runs:
             if run.id in self._watches:
                 continue
-            supervisor = Supervisor(
-                run, database=self._database, hub=self._hub, launcher=self._launcher, settings=self._settings
-            )
-            task = asyncio.create_task(supervisor.watch(), name=f"supervisor {run.id}")
+            task = asyncio.create_task(self._supervisor(run).watch(), name=f"supervisor {run.id}")
             self._watches[run.id] = task
             task.add_done_callback(lambda _, run_id=run.id: self._detach(run_id))
+
+    def _supervisor(self, run: StoredRun) -> Supervisor:
+        return Supervisor(run, database=self._database, hub=self._hub, launcher=self._launcher, settings=self._settings)
 
     def _detach(self, run_id: str) -> None:
         self._watches.pop(run_id, None)

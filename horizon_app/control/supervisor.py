@@ -78,7 +78,7 @@ class Supervisor:
         while not done:
             before = self._run.last_seq
             try:
-                done = await asyncio.to_thread(self._tick)
+                done = await asyncio.to_thread(self.look)
             # One run's trouble, whatever it is, must not end its watch: it is recorded and tried again.
             except Exception as error:  # noqa: BLE001
                 await self._report(error)
@@ -90,7 +90,8 @@ class Supervisor:
             if not done:
                 await asyncio.sleep(AFTER_TROUBLE_S if self._trouble else TICK_S)
 
-    def _tick(self) -> bool:
+    def look(self) -> bool:
+        """Record what the worker has written since, and act on what is seen; True once nothing is left to watch."""
         process = self._process()  # before the journal is read: what a process wrote before it went is read after
         self._record_journal()
         if self._hub.is_watched(self._run.id):

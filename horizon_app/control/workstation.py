@@ -55,6 +55,10 @@ class Workstation:
         )
         return self
 
+    def catch_up(self) -> None:
+        """Bring live runs up to what their workers have written; for use where nobody else watches."""
+        self.dispatcher.look_once()
+
     def close(self) -> None:
         """Close the database. Runs go on without us."""
         self.database.close()

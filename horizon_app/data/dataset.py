@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,9 +55,10 @@ class Dataset:
         """Tokens that count in the loss."""
         return int(np.count_nonzero(self.samples.trained))
 
-    def steps_per_epoch(self, global_batch_size: int) -> int:
-        """Optimizer steps that see every row at least once."""
-        return -(-self.num_sequences // global_batch_size)
+    def steps_of_epochs(self, epochs: float, global_batch_size: int) -> int:
+        """Optimizer steps of `epochs` passes, at least one; a set smaller than a batch takes a step for each pass."""
+        rows = max(self.num_sequences, global_batch_size)
+        return max(1, math.ceil(epochs * rows / global_batch_size))
 
     def source(self, global_batch_size: int) -> RowSource:
         """The batches, by optimizer step."""

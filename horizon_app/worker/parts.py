@@ -53,8 +53,8 @@ class TrainingData(Protocol):
         """The batches, by optimizer step."""
         ...
 
-    def steps_per_epoch(self, global_batch_size: int) -> int:
-        """Optimizer steps in one pass."""
+    def steps_of_epochs(self, epochs: float, global_batch_size: int) -> int:
+        """Optimizer steps of that many passes."""
         ...
 
 

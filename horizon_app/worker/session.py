@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 import threading
 import time
 from pathlib import Path
@@ -74,7 +73,7 @@ class Session:
         self._doing = "reading the data"
         data = self._builders.data(spec.data, order.data_paths, order.model_dir)
         self._note_data(data)
-        total_steps = optimizer_steps(spec.training, data.steps_per_epoch(spec.training.global_batch_size))
+        total_steps = optimizer_steps(spec.training, data)
         if self._should_stop():
             return self._stopped(total_steps)
         self._doing = "building the engine"
@@ -182,8 +181,8 @@ class Session:
             _log.error("exit.json could not be written: %s: %s", error, last_words)
 
 
-def optimizer_steps(training: TrainingSpec, steps_per_epoch: int) -> int:
+def optimizer_steps(training: TrainingSpec, data: TrainingData) -> int:
     """How many optimizer steps a run takes: those it names, or its epochs' worth, rounded up."""
     if training.epochs is not None:
-        return max(1, math.ceil(training.epochs * steps_per_epoch))
+        return data.steps_of_epochs(training.epochs, training.global_batch_size)
     return training.optimizer_steps or DEFAULT_STEPS

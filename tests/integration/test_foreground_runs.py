@@ -116,3 +116,18 @@ async def test_worker_that_can_not_be_started_leaves_a_run_that_says_why(home: P
         detail = station.run(run.id)
         assert detail.state is RunState.INTERRUPTED and "exit code 1" in detail.reason
         assert any("no.such" in line.message or "No module" in line.message for line in station.logs(run.id).lines)
+
+
+async def test_catch_up_records_what_a_worker_wrote_while_nobody_watched(home: Path, station: Workstation) -> None:
+    run = station.submit(scripted_spec(20, step_s=0.05), base_dir=home)
+    task = asyncio.create_task(see_through(station, run.id))
+    await asyncio.to_thread(wait_for, lambda: station.run(run.id).step >= 2, "two steps are done")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    ended = home / "runs" / run.id / "exit.json"
+    await asyncio.to_thread(wait_for, ended.exists, "the worker has ended by itself")
+    with Workstation(station.settings) as later:
+        assert later.run(run.id).state is RunState.RUNNING
+        later.catch_up()
+        assert later.run(run.id).state is RunState.FINISHED
+        assert later.run(run.id).step == 20

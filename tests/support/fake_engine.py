@@ -1,5 +1,6 @@
 """Data and an engine without torch: every step takes a set time, the loss falls by rule, a model is two small files."""
 
+import math
 import os
 import threading
 import time
@@ -56,8 +57,8 @@ class FakeData:
     def source(self, global_batch_size: int) -> BatchSource:
         return FakeSource()
 
-    def steps_per_epoch(self, global_batch_size: int) -> int:
-        return max(1, self.num_sequences // global_batch_size)
+    def steps_of_epochs(self, epochs: float, global_batch_size: int) -> int:
+        return max(1, math.ceil(epochs * self.num_sequences / global_batch_size))
 
 
 class FakeEngine:

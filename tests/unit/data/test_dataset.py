@@ -193,7 +193,9 @@ def test_epochs_show_every_row_once_in_an_order_of_their_own(
     make_tokenizer: MakeTokenizer, write_rows: WriteRows
 ) -> None:
     dataset = load(write_rows(*({"text": f"row {n:02}"} for n in range(10))), make_tokenizer(), packing=False)
-    assert dataset.steps_per_epoch(4) == 3
+    assert dataset.steps_of_epochs(1, 4) == 3
+    assert dataset.steps_of_epochs(2, 4) == 5  # 20 rows
+    assert dataset.steps_of_epochs(0.01, 4) == 1
     rows = [row for step in ids_by_step(dataset, 4, 5) for row in step]  # 20 rows: 2 epochs of 10
     epochs = [rows[:10], rows[10:]]
     assert sorted(epochs[0]) == sorted(epochs[1])
@@ -222,4 +224,5 @@ def test_set_smaller_than_a_batch_fills_it(make_tokenizer: MakeTokenizer, write_
     assert found.input_ids.shape == (5, 32)
     assert found.num_samples == 2
     assert found.num_trained_tokens == dataset.num_trained_tokens
-    assert dataset.steps_per_epoch(5) == 1
+    assert dataset.steps_of_epochs(1, 5) == 1
+    assert dataset.steps_of_epochs(3, 5) == 3

@@ -15,7 +15,7 @@ from horizon_app.contracts.run_state import RunState
 from horizon_app.worker.parts import Builders
 from horizon_app.worker.session import Session, optimizer_steps
 from horizon_app.worker.stop_request import StopRequest
-from tests.support.fake_engine import FakeEngine, fake_builders, fake_data
+from tests.support.fake_engine import FakeData, FakeEngine, fake_builders, fake_data
 from tests.support.run_folders import make_run_folder, read_journal, states, wait_until
 
 
@@ -243,16 +243,13 @@ def test_session_records_residency_frames_of_one_length(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("training", "per_epoch", "steps"),
+    ("training", "steps"),
     [
-        ({"epochs": 2}, 5, 10),
-        ({"epochs": 0.5}, 5, 3),
-        ({"epochs": 0.001}, 5, 1),
-        ({"optimizer_steps": 7}, 5, 7),
-        ({}, 5, 200),
+        ({"epochs": 2, "global_batch_size": 2}, 4),
+        ({"epochs": 0.6, "global_batch_size": 1}, 3),
+        ({"optimizer_steps": 7}, 7),
+        ({}, 200),
     ],
 )
-def test_optimizer_steps_follow_steps_epochs_or_the_default(
-    training: dict[str, float], per_epoch: int, steps: int
-) -> None:
-    assert optimizer_steps(TrainingSpec.model_validate(training), per_epoch) == steps
+def test_optimizer_steps_follow_steps_epochs_or_the_default(training: dict[str, float], steps: int) -> None:
+    assert optimizer_steps(TrainingSpec.model_validate(training), FakeData()) == steps
