@@ -33,6 +33,8 @@ const ROUND_STEPS = Array.from({ length: 42 }, (_, i) => Number(`${[1, 2, 5][i %
 type Column = (number | null)[];
 
 export class LineChart {
+  /** New points may wait for each other; what the reader does is drawn at once. */
+  readonly intervalMs = 500;
   private readonly plot: uPlot;
   private readonly observer: ResizeObserver;
   private readonly unlisten: () => void;
@@ -56,16 +58,17 @@ export class LineChart {
   }
 
   /** Columns to show: x, then one column a curve (NaN is a gap); steps at which a value was not finite. */
-  show(x: Float64Array, columns: Float64Array[], gaps: readonly number[] = []): void {
+  show(x: Float64Array, columns: Float64Array[], gaps: readonly number[] = [], atOnce = false): void {
     this.data = [Array.from(x), ...columns.map(withNulls)];
     this.gaps = gaps;
-    requestPaint(this);
+    requestPaint(this, atOnce);
   }
 
   /** Keep to a range of steps; null for all. */
   setZoom(zoom: [number, number] | null): void {
+    const changed = this.zoom?.[0] !== zoom?.[0] || this.zoom?.[1] !== zoom?.[1];
     this.zoom = zoom;
-    requestPaint(this);
+    requestPaint(this, changed);
   }
 
   paint(): void {
@@ -90,7 +93,12 @@ export class LineChart {
       padding: [6, label ? 48 : 16, xAxis ? 0 : 6, 0],
       legend: { show: false },
       cursor: {
-        sync: { key: group, setSeries: false },
+        // The crosshair is shared, a drag is not: one zoom, one question to the server.
+        sync: {
+          key: group,
+          setSeries: false,
+          filters: { pub: (type) => type === "mousemove" || type === "mouseleave" },
+        },
         drag: { x: this.options.onZoom !== undefined, y: false, setScale: false },
         points: { show: false },
         bind: { dblclick: () => () => this.reset() },

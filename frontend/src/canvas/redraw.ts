@@ -4,6 +4,8 @@ export const MIN_INTERVAL_MS = 100;
 
 export interface Painter {
   paint: () => void;
+  /** Least time between two drawings, where it is longer than for all. */
+  intervalMs?: number;
 }
 
 const waiting = new Set<Painter>();
@@ -11,9 +13,14 @@ const lastPaint = new WeakMap<Painter, number>();
 let timer: ReturnType<typeof setTimeout> | null = null;
 let frame: number | null = null;
 
-/** Draw this painter soon; asking again before it happened changes nothing. */
-export function requestPaint(painter: Painter): void {
+/** Draw this painter soon, at once where the reader waits for it; asking again before it happened changes nothing. */
+export function requestPaint(painter: Painter, atOnce = false): void {
+  if (atOnce) lastPaint.delete(painter);
   waiting.add(painter);
+  if (atOnce && timer !== null) {
+    clearTimeout(timer);
+    timer = null;
+  }
   schedule();
 }
 
@@ -25,10 +32,18 @@ export function cancelPaint(painter: Painter): void {
 function schedule(): void {
   if (timer !== null || frame !== null || waiting.size === 0 || document.hidden) return;
   const now = performance.now();
-  let pause = MIN_INTERVAL_MS;
-  for (const painter of waiting) pause = Math.min(pause, MIN_INTERVAL_MS - (now - (lastPaint.get(painter) ?? 0)));
+  let pause = Number.POSITIVE_INFINITY;
+  for (const painter of waiting) pause = Math.min(pause, intervalOf(painter) - (now - lastPaintOf(painter)));
   if (pause <= 1) frame = requestAnimationFrame(paintDue);
   else timer = setTimeout(due, pause);
+}
+
+function intervalOf(painter: Painter): number {
+  return Math.max(MIN_INTERVAL_MS, painter.intervalMs ?? 0);
+}
+
+function lastPaintOf(painter: Painter): number {
+  return lastPaint.get(painter) ?? Number.NEGATIVE_INFINITY;
 }
 
 function due(): void {
@@ -39,7 +54,7 @@ function due(): void {
 function paintDue(now: number): void {
   frame = null;
   for (const painter of [...waiting]) {
-    if (now - (lastPaint.get(painter) ?? Number.NEGATIVE_INFINITY) < MIN_INTERVAL_MS - 5) continue;
+    if (now - lastPaintOf(painter) < intervalOf(painter) - 5) continue;
     waiting.delete(painter);
     lastPaint.set(painter, now);
     painter.paint();

@@ -187,7 +187,8 @@ export class ResidencyMap {
     let [from, to] = [left, left + width];
     if (covered) {
       const [first, last] = covered;
-      const [a, b] = [layout.stageX[first]! - 1, layout.stageX[last]! + layout.stageWidth[last]! + 1];
+      const a = Math.max(0, layout.stageX[first]! - 1);
+      const b = Math.min(this.width, layout.stageX[last]! + layout.stageWidth[last]! + 1);
       g.fillStyle = tint("--ink", 0.06);
       g.fillRect(a, TOP - 3, b - a, depth);
       this.bracket(g, a, b);
