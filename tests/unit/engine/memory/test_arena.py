@@ -58,3 +58,13 @@ def test_arena_release_hook_is_given_every_slot_at_first_and_each_freed_one(stor
     arena.release(slot)
     assert bool(storage[slot].isnan().all())
     assert int(storage.isnan().sum()) == NUMEL
+
+
+@pytest.mark.xfail(reason="the slot would be free twice, and get two tenants")
+def test_arena_slot_given_back_twice_is_refused(storage: torch.Tensor) -> None:
+    arena = Arena(storage)
+    slot = arena.take()
+    assert slot is not None
+    arena.release(slot)
+    with pytest.raises(AssertionError):
+        arena.release(slot)
