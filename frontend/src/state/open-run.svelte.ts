@@ -102,7 +102,7 @@ export class OpenRun {
     if (frame.type === "metrics") {
       this.curves.take(frame.step, frame.values, frame.nonfinite ?? {});
       if (this.curves.overflowed) void this.refetchCurves();
-    } else if (frame.type === "log") {
+    } else if (frame.type === "log" && frame.seq > (this.logs.at(-1)?.seq ?? 0)) {
       const line: LogLine = {
         seq: frame.seq,
         time: frame.time ?? "",

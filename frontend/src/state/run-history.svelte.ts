@@ -5,6 +5,7 @@ import { type RunsState, statesOf } from "./address";
 import { onReturn, onRunChange } from "./machine.svelte";
 
 const PAGE = 100;
+const LARGEST_PAGE = 500;
 const REFRESH_MS = 600;
 
 export class RunHistory {
@@ -15,6 +16,7 @@ export class RunHistory {
   loadingMore = $state(false);
   problem = $state.raw<ApiProblem | null>(null);
 
+  private readonly states = new Map<string, string>();
   private cursor: string | null = null;
   private asked: RunsState | null = null;
   private running: AbortController | null = null;
@@ -30,7 +32,7 @@ export class RunHistory {
 
   /** Fetch what is shown again, as many rows as there are. */
   refresh(): void {
-    if (this.asked) void this.load(Math.min(500, Math.max(PAGE, this.runs.length)));
+    if (this.asked) void this.load(Math.min(LARGEST_PAGE, Math.max(PAGE, this.runs.length)), true);
   }
 
   /** The next page, if there is one and none is on its way. */
@@ -65,17 +67,21 @@ export class RunHistory {
     if (this.timer !== null) clearTimeout(this.timer);
   }
 
-  private async load(limit: number): Promise<void> {
+  private async load(limit: number, again = false): Promise<void> {
     const asked = this.asked!;
     this.running?.abort();
     const mine = new AbortController();
     this.running = mine;
     try {
       const page = await api.runs({ ...query(asked), limit }, mine.signal);
-      this.runs = page.runs;
+      // Asked again, rows beyond the answer stay: the reader may be among them.
+      const beyond = again ? this.runs.slice(page.runs.length) : [];
+      const fresh = new Set(page.runs.map(({ id }) => id));
+      const kept = page.next_cursor === null ? [] : beyond.filter(({ id }) => !fresh.has(id));
+      this.runs = [...page.runs, ...kept];
       this.total = page.total;
       this.counts = page.counts;
-      this.cursor = page.next_cursor;
+      if (kept.length === 0) this.cursor = page.next_cursor;
       this.problem = null;
       this.loading = false;
     } catch (error) {
@@ -87,13 +93,11 @@ export class RunHistory {
 
   private take(run: Run): void {
     const at = this.runs.findIndex(({ id }) => id === run.id);
-    if (at < 0) {
-      this.refreshSoon();
-      return;
-    }
-    const before = this.runs[at]!;
-    this.runs = this.runs.with(at, run);
-    if (before.state !== run.state) this.refreshSoon();
+    const before = this.states.get(run.id) ?? this.runs[at]?.state;
+    this.states.set(run.id, run.state);
+    if (at >= 0) this.runs = this.runs.with(at, run);
+    // A change of state may move rows in and out and changes the counts; one more step does not.
+    if (before !== run.state) this.refreshSoon();
   }
 
   private refreshSoon(): void {
