@@ -1,4 +1,4 @@
-"""A real pretrained model: converted from GGUF, answering, and fine-tuned through an arena of a fifth of its weights."""
+"""A real pretrained model: converted from GGUF, answering, fine-tuned in an arena of a fifth of its weights."""
 
 import json
 import subprocess
@@ -74,7 +74,9 @@ def test_smollm2_fine_tuned_in_twelve_blocks_learns_new_facts(tmp_path: Path) ->
     assert mean(losses[-5:]) < mean(losses[:5]) - 0.5
     assert 0 < peak["device_blocks"] <= SLOTS
     assert peak["device_bytes"] <= SLOTS * 4 * 2**20
-    assert "Paris" in answer(home / "runs" / outcome["id"] / "checkpoints" / str(STEPS), "What is the capital of France?")
+    assert "Paris" in answer(
+        home / "runs" / outcome["id"] / "checkpoints" / str(STEPS), "What is the capital of France?"
+    )
 
 
 def step_losses(run_dir: Path) -> list[float]:

@@ -8,10 +8,11 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 from torch import nn
+from transformers import PreTrainedModel
 
 from horizon_app.data.errors import DataError
 from horizon_app.data.tokenizer import load_tokenizer
-from horizon_app.engine.errors import EngineError, WeightsUnusable
+from horizon_app.engine.errors import EngineError, UnsupportedModel, WeightsUnusable
 from horizon_app.engine.memory.geometry import Parameter, ParameterFacts
 from horizon_app.engine.model.discovery import Discovered, build_meta, discover, load_config, stage_parameters
 from horizon_app.engine.model.weights import read_weights, tensor_files
@@ -52,7 +53,7 @@ def inspect_model(folder: Path, facts: ModelFacts) -> Inspection:
     parameters: list[ParameterFacts] = []
     if not facts.obstacle:
         try:
-            found = discover(build_meta(load_config(folder)))
+            found = discover(_build(folder))
             parameters = [parameter for _, stage in stage_parameters(found) for parameter in stage]
             if facts.has_weights:
                 _try_weights(folder, found, parameters)
@@ -79,6 +80,23 @@ def group_name(tensor: str) -> str:
     if "*" in parts:
         return ".".join(parts[: parts.index("*") + 2])
     return ".".join(parts[:-1]) or tensor
+
+
+def _build(folder: Path) -> PreTrainedModel:
+    config = load_config(folder)
+    try:
+        return build_meta(config)
+    except (
+        AssertionError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+        ZeroDivisionError,
+    ) as error:
+        # A model's constructor takes its config's numbers as they are, and fails in its own ways on wrong ones.
+        raise UnsupportedModel(f"no model can be built from config.json: {type(error).__name__}: {error}") from error
 
 
 def _try_weights(folder: Path, found: Discovered, parameters: list[ParameterFacts]) -> None:
