@@ -32,6 +32,11 @@ describe.each([
     expect(Math.min(...layout.width, ...layout.height)).toBeGreaterThan(0);
   });
 
+  test("has no empty row", () => {
+    const lowest = Math.max(...layout.y.map((y, i) => y + layout.height[i]!));
+    expect(layout.bottom - lowest).toBeLessThanOrEqual(3);
+  });
+
   test("lies on whole pixels", () => {
     expect(
       layout.x.every(Number.isInteger) && layout.y.every(Number.isInteger) && layout.width.every(Number.isInteger),

@@ -46,7 +46,8 @@ export function chooseRows(counts: readonly number[], width: number, height: num
     const cost = Math.abs(Math.log(cellWidth / cellHeight)) + 0.6 * (1 - filled) + tooSmall;
     if (cost < bestCost) [best, bestCost] = [rows, cost];
   }
-  return best;
+  // No row below the lowest that the tallest stage fills.
+  return Math.max(1, ...counts.map((n) => (n === 0 ? 0 : Math.ceil(n / Math.ceil(n / best)))));
 }
 
 /** The height that cells of a good size take at a width; what is above it would stay empty. */

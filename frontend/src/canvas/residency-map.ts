@@ -129,6 +129,7 @@ export class ResidencyMap {
       ratio,
     });
     this.redrawAll();
+    this.paint(); // a canvas of another size is blank: not even one frame of that
   }
 
   private redrawAll(): void {
