@@ -80,7 +80,7 @@ class ChaosBackend(CpuBackend):
     def synchronize(self) -> None:
         """Wait for every thread."""
         for mover in self._movers:
-            mover.submit(lambda: None).wait()
+            mover.wait_idle()
         super().synchronize()
 
     def close(self) -> None:

@@ -5,6 +5,10 @@ from collections.abc import Callable
 import torch
 
 
+class SlotNotTaken(AssertionError):
+    """A slot given back twice: a fault of the engine, never of its user."""
+
+
 class Arena:
     """Slots and which of them are free. Knows nothing of blocks."""
 
@@ -12,6 +16,7 @@ class Arena:
         """Shapes: `storage` is [slots, elements of a block]. `on_release` gets each freed slot (tests poison it)."""
         self._storage = storage
         self._free = list(range(storage.shape[0] - 1, -1, -1))
+        self._taken = bytearray(storage.shape[0])
         self._on_release = on_release
         self._most_used = self._recent_most_used = 0
         for slot in range(storage.shape[0]):
@@ -48,12 +53,16 @@ class Arena:
         if not self._free:
             return None
         slot = self._free.pop()
+        self._taken[slot] = 1
         self._recent_most_used = max(self._recent_most_used, self.num_used)
         self._most_used = max(self._most_used, self.num_used)
         return slot
 
     def release(self, slot: int) -> None:
-        """Give a slot back; whatever was in it is gone."""
+        """Give a slot back; whatever was in it is gone. Raises SlotNotTaken."""
+        if not self._taken[slot]:
+            raise SlotNotTaken(f"slot {slot} is given back, but it is free already")
+        self._taken[slot] = 0
         if self._on_release is not None:
             self._on_release(self._storage[slot])
         self._free.append(slot)

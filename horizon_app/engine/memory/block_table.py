@@ -93,6 +93,8 @@ class BlockTable:
 
     def gradient_gathered(self, block: int) -> None:
         """The gradient has been added on the host."""
+        if self._open_grads[block] == 0:
+            raise IllegalResidency(f"block {block}: a gradient was gathered that was never begun")
         self._open_grads[block] -= 1
         if self._open_grads[block] == 0:
             self._grad[block] = DeviceGrad.NONE

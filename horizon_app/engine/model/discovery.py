@@ -3,6 +3,7 @@
 No memory is taken for weights here: parameters stay on meta, only buffers (rotary frequencies) become real.
 """
 
+import inspect
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,6 +133,11 @@ def _uses(model: PreTrainedModel) -> dict[str, Use]:
         elif type(module) is Conv1D:
             uses[f"{name}.weight"] = Use.CONV1D
         elif isinstance(module, nn.Embedding):
+            if len(inspect.signature(module.forward).parameters) != 1:
+                raise UnsupportedModel(
+                    f"{type(model).__name__}: its embedding {name} ({type(module).__name__}) is asked with more than "
+                    "token ids; models with such embeddings can't be trained yet"
+                )
             uses[f"{name}.weight"] = Use.LOOKUP
     return uses
 

@@ -90,6 +90,8 @@ class _Builder:
                 continue
             self._add_segment(index, row, row + take, width)
             row += take
+            if row < rows:  # what a cut at whole tiles leaves over would only be a sliver
+                self.end_block()
 
     def _rows(self, facts: ParameterFacts, numel: int) -> tuple[int, int]:
         """Rows and their width; gathered and looked-up parameters may be cut at any element if a row is too wide."""

@@ -61,11 +61,11 @@ def decide_sizes(config: EngineConfig, partition: Partition, model_config: Any) 
     )
     layers = model_config.num_hidden_layers
     per_call = per_token / layers if recompute else per_token
-    micro = config.micro_batch or _micro_batch(config, per_call, budget)
+    micro = min(config.micro_batch or _micro_batch(config, per_call, budget), config.global_batch)
     kept = per_token / layers * micro * config.sequence_length if recompute else per_token * tokens
     return Sizes(
         num_slots=slots, gradient_slots=GRADIENT_SLOTS if slots >= GRADIENT_SLOTS * WIDEST_GRADIENT_SHARE else 1,
-        micro_batch=min(micro, config.global_batch), recompute=recompute, host_bytes=host, arena_bytes=arena,
+        micro_batch=micro, recompute=recompute, host_bytes=host, arena_bytes=arena,
         activation_bytes=int(kept + model_config.hidden_size * itemsize * tokens * (layers + 1)),
     )  # fmt: skip
 

@@ -249,8 +249,10 @@ class OptimizerStep:
         squares = parts.gather.finish()
         norm = global_norm(squares)
         if not (math.isfinite(loss) and math.isfinite(norm)):
+            # The backward runs from the last stage to the first and carries what is not finite with it: the last bad
+            # block is where it began.
             bad = torch.nonzero(~torch.isfinite(squares)).flatten().tolist()
-            stage = parts.partition.blocks[bad[0]].stage if bad else len(parts.orders) - 1
+            stage = parts.partition.blocks[bad[-1]].stage if bad else len(parts.orders) - 1
             raise NonFiniteGradient(step=step, stage=parts.partition.stage_names[stage], loss=loss)
         clip = clip_factor(norm, parts.max_grad_norm)
         parts.streamer.invalidate()

@@ -50,11 +50,18 @@ class Mover:
     def __init__(self, name: str) -> None:
         self._work: queue.SimpleQueue[tuple[Callable[[], object], CpuEvent] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._failure: BaseException | None = None
         threads = torch.get_num_threads()
         self._thread.start()
         self.submit(lambda: None).wait()
         # torch keeps the last number that any thread set as the default of threads to come: put it back.
         torch.set_num_threads(threads)
+
+    def wait_idle(self) -> None:
+        """Block until all work queued so far has ended. Raises TransferFailed where any ever failed."""
+        self.submit(lambda: None).wait()
+        if self._failure is not None:
+            raise TransferFailed(f"a copy failed: {self._failure}") from self._failure
 
     def submit(self, work: Callable[[], object]) -> CpuEvent:
         """Queue a piece of work; the event is reached when it has ended."""
@@ -75,6 +82,7 @@ class Mover:
             try:
                 work()
             except Exception as failure:  # noqa: BLE001 - handed to whoever waits for the event, with its trace
+                self._failure = self._failure or failure  # also where nobody waits for the event
                 event.reach(failure)
             else:
                 event.reach()
@@ -112,9 +120,9 @@ class CpuBackend:
         return REACHED
 
     def synchronize(self) -> None:
-        """Wait for both movers to be idle."""
+        """Wait for both movers to be idle. Raises TransferFailed where work failed."""
         for mover in (self._in, self._out):
-            mover.submit(lambda: None).wait()
+            mover.wait_idle()
 
     def close(self) -> None:
         """End both movers."""

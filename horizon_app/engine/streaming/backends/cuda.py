@@ -96,7 +96,7 @@ class CudaBackend:
     def synchronize(self) -> None:
         """Block until device and adder are idle."""
         torch.cuda.synchronize(self.device)
-        self._adder.submit(lambda: None).wait()
+        self._adder.wait_idle()
 
     def close(self) -> None:
         """End the adder thread."""

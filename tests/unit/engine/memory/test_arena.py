@@ -60,7 +60,6 @@ def test_arena_release_hook_is_given_every_slot_at_first_and_each_freed_one(stor
     assert int(storage.isnan().sum()) == NUMEL
 
 
-@pytest.mark.xfail(reason="the slot would be free twice, and get two tenants")
 def test_arena_slot_given_back_twice_is_refused(storage: torch.Tensor) -> None:
     arena = Arena(storage)
     slot = arena.take()

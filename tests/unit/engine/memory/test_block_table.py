@@ -96,7 +96,6 @@ def test_block_table_gradient_that_was_never_begun_may_not_leave() -> None:
         BlockTable(3).gradient_leaves(BLOCK)
 
 
-@pytest.mark.xfail(reason="the table counts it as minus one open gradient instead")
 def test_block_table_gradient_that_was_never_begun_may_not_be_gathered() -> None:
     with pytest.raises(IllegalResidency, match=f"block {BLOCK}"):
         BlockTable(3).gradient_gathered(BLOCK)
