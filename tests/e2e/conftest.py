@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, WebSocket, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -137,10 +137,11 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @dataclass
 class Witness:
-    """What a page asked for and what it complained about."""
+    """What a page asked for, what it sent through sockets, and what it complained about."""
 
     complaints: list[str] = field(default_factory=list[str])
     hosts: set[str] = field(default_factory=set[str])
+    sent: list[str] = field(default_factory=list[str])
     expecting_an_outage: bool = False
 
     def watch(self, page: Page) -> None:
@@ -148,7 +149,11 @@ class Witness:
         page.on("console", self._console)
         page.on("pageerror", lambda error: self.complaints.append(f"uncaught: {error}"))
         page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
-        page.on("websocket", lambda socket: self.hosts.add(urlsplit(socket.url).netloc))
+        page.on("websocket", self._socket)
+
+    def _socket(self, socket: WebSocket) -> None:
+        self.hosts.add(urlsplit(socket.url).netloc)
+        socket.on("framesent", lambda payload: self.sent.append(str(payload)))
 
     def _console(self, message: ConsoleMessage) -> None:
         # A browser itself writes a line for each request that found no server.

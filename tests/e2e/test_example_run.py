@@ -13,6 +13,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 LOSS_CANVAS = "[data-chart=loss] canvas"
 CELLS = "[data-map] canvas >> nth=1"
 
+SHOW = "delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))"
+HIDE = f"Object.defineProperty(document, 'hidden', {{value: true, configurable: true}}); {SHOW.partition('; ')[2]}"
+
 
 def fill_form(page: Page) -> None:
     """The example with short sequences and few of them, so that steps are quick, and more steps than will be done."""
@@ -38,6 +41,18 @@ def see_it_move(page: Page) -> None:
     wait_for(lambda: drawn(page, CELLS) != cells, "the map shows another moment", 120)
 
 
+def see_it_rest_while_hidden(page: Page, witness: Witness) -> None:
+    """A tab that nobody looks at asks for fewer frames and draws nothing, and catches up when it is looked at."""
+    page.evaluate(HIDE)
+    wait_for(lambda: '{"residency_hz":0.2}' in witness.sent, "the hidden page asks for fewer residency frames")
+    page.wait_for_timeout(300)  # what was asked for before may still be drawn
+    loss, points = drawn(page, LOSS_CANVAS), curve_points(page)
+    wait_for(lambda: curve_points(page) >= points + 2, "the hidden page still hears of steps", 120)
+    assert drawn(page, LOSS_CANVAS) == loss
+    page.evaluate(SHOW)
+    wait_for(lambda: drawn(page, LOSS_CANVAS) != loss, "the page in view draws again")
+
+
 def test_example_launched_from_the_form_is_watched_stopped_and_kept(
     page: Page, server: Server, witness: Witness, shots: Path
 ) -> None:
@@ -52,6 +67,7 @@ def test_example_launched_from_the_form_is_watched_stopped_and_kept(
     page.get_by_role("button", name="Start run").dblclick()
     expect(page).to_have_url(f"{server.url}/runs/{server.get('/runs')['runs'][0]['id']}", timeout=30_000)
     see_it_move(page)
+    see_it_rest_while_hidden(page, witness)
     assert running_animations(page) == 0
     take_pictures(page, shots, "run")
 

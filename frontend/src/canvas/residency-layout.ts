@@ -43,7 +43,7 @@ export function chooseRows(counts: readonly number[], width: number, height: num
     const cellHeight = Math.min(LARGEST_CELL, height / rows);
     const filled = counts.reduce((sum, n) => sum + n, 0) / (columns * rows);
     const tooSmall = cellWidth < 2 ? 4 : 0;
-    const cost = Math.abs(Math.log(cellWidth / cellHeight)) + 0.6 * (1 - filled) + tooSmall;
+    const cost = Math.abs(Math.log(cellWidth / cellHeight)) + 1.2 * (1 - filled) + tooSmall;
     if (cost < bestCost) [best, bestCost] = [rows, cost];
   }
   // No row below the lowest that the tallest stage fills.

@@ -71,7 +71,7 @@ export const en = {
   "runs.empty.own": "Set up a run of your own",
 
   "error.unreachable": "The server does not answer.",
-  "error.unreachable.fix": "Start it with `horizon serve`. This page connects again by itself.",
+  "error.unreachable.fix": "Start it with “horizon serve”. This page connects again by itself.",
   "error.load": "This could not be loaded.",
   "error.retry": "Try again",
   "error.notfound": "There is no run {id}.",

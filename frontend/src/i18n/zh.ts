@@ -72,7 +72,7 @@ export const zh: Record<Key, string> = {
   "runs.empty.own": "自己设置一次运行",
 
   "error.unreachable": "服务器没有响应。",
-  "error.unreachable.fix": "请用 `horizon serve` 启动它。本页会自动重新连接。",
+  "error.unreachable.fix": "请用“horizon serve”启动它。本页会自动重新连接。",
   "error.load": "加载失败。",
   "error.retry": "重试",
   "error.notfound": "没有编号为 {id} 的运行。",
