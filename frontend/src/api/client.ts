@@ -1,6 +1,7 @@
 /** The server's REST calls. Every failure is an ApiProblem; what to show of it is the caller's choice. */
 import type {
   DatasetsAnswer,
+  EventsAnswer,
   ExampleAnswer,
   FieldProblem,
   Freed,
@@ -110,8 +111,8 @@ export const api = {
   series: (id: string, { keys, from, to, maxPoints }: SeriesQuery) =>
     call<SeriesAnswer>(`${at(id)}/metrics`, { query: { keys: keys.join(","), from, to, max_points: maxPoints } }),
   residency: (id: string) => call<ResidencyAnswer>(`${at(id)}/residency`),
-  logs: (id: string, query: { after?: number; q?: string; level?: string; limit?: number }) =>
-    call<LogAnswer>(`${at(id)}/logs`, { query }),
+  logs: (id: string, query: { after: number; limit: number }) => call<LogAnswer>(`${at(id)}/logs`, { query }),
+  events: (id: string, query: { after: number; limit: number }) => call<EventsAnswer>(`${at(id)}/events`, { query }),
   system: () => call<SystemAnswer>("/system"),
   models: () => call<ModelsAnswer>("/models"),
   datasets: () => call<DatasetsAnswer>("/datasets"),

@@ -16,6 +16,7 @@ export type DatasetsAnswer = Schemas["DatasetsAnswer"];
 export type SeriesAnswer = Schemas["SeriesAnswer"];
 export type ResidencyAnswer = Schemas["ResidencyAnswer"];
 export type LogLine = Schemas["LogLine"];
+export type EventsAnswer = Schemas["EventsAnswer"];
 export type LogAnswer = Schemas["LogAnswer"];
 export type ExampleAnswer = Schemas["ExampleAnswer"];
 export type Freed = Schemas["Freed"];

@@ -3,6 +3,7 @@ import { ApiProblem, api, socketAddress } from "../api/client";
 import type { BlockLayout, LogLine, ResidencyWish, RunDetail, TextFrame } from "../api/types";
 import { fold, isEnded } from "../stream/fold";
 import { FrameError, fromBase64, ResidencyFrame } from "../stream/frame";
+import { lineOf, mergeLines } from "../stream/log-lines";
 import { ReconnectingSocket } from "../stream/socket";
 import { Curves } from "./curves";
 
@@ -102,17 +103,11 @@ export class OpenRun {
     if (frame.type === "metrics") {
       this.curves.take(frame.step, frame.values, frame.nonfinite ?? {});
       if (this.curves.overflowed) void this.refetchCurves();
-    } else if (frame.type === "log" && frame.seq > (this.logs.at(-1)?.seq ?? 0)) {
-      const line: LogLine = {
-        seq: frame.seq,
-        time: frame.time ?? "",
-        level: frame.level ?? "info",
-        message: frame.message,
-      };
-      this.logs = [...this.logs, line];
     } else if (this.run.layout_ready && this.layout === null) {
       void this.fetchResidency();
     }
+    const line = lineOf(frame);
+    if (line !== null) this.logs = mergeLines(this.logs, [line]);
     if (isEnded(this.run.state) && !isEnded(before.state)) void this.settle();
   }
 
@@ -175,14 +170,25 @@ export class OpenRun {
   }
 
   private async fetchLogs(): Promise<void> {
-    const lines: LogLine[] = [];
-    const limit = 500;
-    for (let page = 0; page < 40; page++) {
-      const answer = await api.logs(this.id, { after: lines.at(-1)?.seq ?? 0, limit });
-      lines.push(...answer.lines);
-      if (answer.lines.length < limit) break;
-    }
-    const newest = lines.at(-1)?.seq ?? 0;
-    this.logs = [...lines, ...this.logs.filter(({ seq }) => seq > newest)];
+    const [written, happened] = await Promise.all([
+      allPages(async (after, limit) => (await api.logs(this.id, { after, limit })).lines),
+      allPages(async (after, limit) => (await api.events(this.id, { after, limit })).events as TextFrame[]),
+    ]);
+    const told = happened.map(lineOf).filter((line) => line !== null);
+    this.logs = mergeLines(this.logs, [...written, ...told]);
   }
+}
+
+const PAGE = 500;
+const MOST_PAGES = 40;
+
+/** All of what comes in pages, each asked for after the last one's newest. */
+async function allPages<T extends { seq: number }>(page: (after: number, limit: number) => Promise<T[]>): Promise<T[]> {
+  const all: T[] = [];
+  for (let i = 0; i < MOST_PAGES; i++) {
+    const found = await page(all.at(-1)?.seq ?? 0, PAGE);
+    all.push(...found);
+    if (found.length < PAGE) break;
+  }
+  return all;
 }

@@ -1,0 +1,32 @@
+import { expect, test } from "vitest";
+import type { LogLine, TextFrame } from "../api/types";
+import { lineOf, mergeLines } from "./log-lines";
+
+const time = "2026-11-29T16:00:00Z";
+const line = (fields: object) => lineOf({ time, seq: 7, ...fields } as TextFrame);
+
+test.each([
+  [{ type: "log", level: "warning", message: "3 skipped" }, "warning", "3 skipped"],
+  [
+    { type: "state", state: "running", reason: "training 60 optimizer steps" },
+    "info",
+    "running: training 60 optimizer steps",
+  ],
+  [{ type: "state", state: "failed", reason: "out of memory" }, "error", "failed: out of memory"],
+  [{ type: "event", kind: "data", message: "12 rows", data: {} }, "info", "data: 12 rows"],
+  [
+    { type: "checkpoint", step: 1200, path: "checkpoints/1200", bytes: 1024 },
+    "info",
+    "checkpoint of step 1,200, 1 KiB: checkpoints/1200",
+  ],
+])("frame %j is a line", (frame, level, message) => expect(line(frame)).toEqual({ seq: 7, time, level, message }));
+
+test("numbers and the outcome are no lines", () => {
+  expect(line({ type: "metrics", step: 1, values: {} })).toBeNull();
+  expect(line({ type: "event", kind: "outcome", message: "", data: {} })).toBeNull();
+});
+
+test("merged lines stand in the stream's order, each once", () => {
+  const at = (...seqs: number[]) => seqs.map((seq): LogLine => ({ seq, time, level: "info", message: String(seq) }));
+  expect(mergeLines(at(1, 4, 9), at(2, 4)).map(({ seq }) => seq)).toEqual([1, 2, 4, 9]);
+});
