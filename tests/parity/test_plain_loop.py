@@ -115,7 +115,12 @@ def test_engine_every_window_and_arena_equals_plain_loop(
     for seed, (window, arena) in enumerate(itertools.product(WINDOWS, ARENAS)):
         policy = ("optimal", "lru")[seed % 2]
         recompute = ("always", "never")[seed // 2 % 2]
-        offload = {"param_block_size": block, "prefetch_window": window, "max_gpu_blocks": arena, "policy": policy}
+        offload: dict[str, object] = {
+            "param_block_size": block,
+            "prefetch_window": window,
+            "max_gpu_blocks": arena,
+            "policy": policy,
+        }
         losses, weights = _train(_engine(checkpoints[family], micro_batch, offload, recompute, seed))
         assert_equal_to_plain(losses, weights, plain)
         if first is None:

@@ -155,36 +155,39 @@ def test_engine_loss_that_is_not_finite_names_the_stage_and_updates_nothing(llam
 
 def test_engine_gradient_that_overflows_in_one_layer_alone_names_that_layer(llama: Path) -> None:
     with running(llama) as engine:
-        real = engine._step._p.gather.finish
+        gather = engine._step._p.gather
+        real = gather.norm_when_gathered
+        start = engine._partition.blocks_of_stage(2)[0].pool_start
 
-        def finish() -> torch.Tensor:
-            squares = real()
-            blocks = engine._partition.blocks_of_stage(2)
-            squares[blocks[0].index] = float("inf")
-            return squares
+        def norm_when_gathered(stage: int) -> None:
+            if stage == 2:
+                engine._backend.after_gathers(lambda: engine._pool.grad[start : start + 1].fill_(float("inf")))
+            real(stage)
 
-        engine._step._p.gather.finish = finish
+        gather.norm_when_gathered = norm_when_gathered
         before = weights_of(engine)
         with pytest.raises(NonFiniteGradient) as failure:
             train(engine, SOURCE, 1)
         assert failure.value.stage == "L1"
         assert np.isfinite(failure.value.loss)
         assert all(torch.equal(weight, before[name]) for name, weight in weights_of(engine).items())
-        engine._step._p.gather.finish = real
+        gather.norm_when_gathered = real
         assert losses_of(train(engine, SOURCE, 3)) == pytest.approx(plainly(llama, 3), rel=1e-5), "it can go on"
 
 
-def test_engine_gradient_that_turns_bad_on_the_way_down_names_where_it_began(llama: Path) -> None:
-    with running(llama) as engine:
-        real = engine._step._p.gather.finish
+@pytest.mark.parametrize("family", ["llama", "qwen3"], ids=["untied", "tied"])
+def test_engine_gradient_that_turns_bad_on_the_way_down_names_where_it_began(family: str, tmp_path: Path) -> None:
+    with running(write_checkpoint(family, tmp_path)) as engine:
+        model = engine._step._p.model
+        real = model.layer
 
-        def finish() -> torch.Tensor:
-            squares = real()
-            head = engine._partition.blocks_of_stage(3)
-            squares[: head[0].index] = float("nan")  # L1 and all below it
-            return squares
+        def layer(index: int, *arguments: Any) -> torch.Tensor:
+            output = real(index, *arguments)
+            if index == 1 and output.requires_grad:
+                output.register_hook(lambda gradient: gradient * float("nan"))  # L1 and all below it
+            return output
 
-        engine._step._p.gather.finish = finish
+        model.layer = layer
         with pytest.raises(NonFiniteGradient) as failure:
             train(engine, SOURCE, 1)
         assert failure.value.stage == "L1"

@@ -18,6 +18,10 @@ from torch.autograd.function import FunctionCtx
 
 from horizon_app.engine.memory.geometry import Segment, Use
 
+MOST_ROUNDED_SUMS = 4
+"""Up to this many partial products are summed in the compute dtype; more would add their rounding up (8 in bf16 double
+the error of one product, 120 make it eightfold), so they are summed in fp32."""
+
 
 class SegmentAccess(Protocol):
     """Where products get weights from and leave gradients at."""
@@ -79,6 +83,17 @@ def _product(bias_O: torch.Tensor | None, x_TI: torch.Tensor, w_IO: torch.Tensor
     return torch.mm(x_TI, w_IO) if bias_O is None else torch.addmm(bias_O, x_TI, w_IO)
 
 
+def _add_product(
+    sum_TN: torch.Tensor | None, a_TM: torch.Tensor, b_MN: torch.Tensor, num_products: int,
+    bias_N: torch.Tensor | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """The sum so far plus a b (the first with the bias), in fp32 where `num_products` would round too often."""
+    if sum_TN is None:
+        first_TN = _product(bias_N, a_TM, b_MN)
+        return first_TN if num_products <= MOST_ROUNDED_SUMS else first_TN.float()
+    return sum_TN.addmm_(a_TM, b_MN) if sum_TN.dtype == a_TM.dtype else sum_TN.add_(torch.mm(a_TM, b_MN))
+
+
 def _forward_rows(x_TI: torch.Tensor, bias_O: torch.Tensor | None, layer: BlockLinear) -> torch.Tensor:
     if len(layer.segments) == 1:
         w_RI = layer.access.weight(layer.segments[0]).view(-1, layer.in_features)
@@ -96,10 +111,10 @@ def _forward_columns(x_TI: torch.Tensor, bias_O: torch.Tensor | None, layer: Blo
     for segment in layer.segments:
         w_RO = layer.access.weight(segment).view(-1, layer.out_features)
         x_TR = x_TI[:, segment.row_start : segment.row_end]
-        y_TO = _product(bias_O, x_TR, w_RO) if y_TO is None else y_TO.addmm_(x_TR, w_RO)
+        y_TO = _add_product(y_TO, x_TR, w_RO, len(layer.segments), bias_O)
     if y_TO is None:
         raise AssertionError("a linear layer has at least one segment")
-    return y_TO
+    return y_TO.to(x_TI.dtype)
 
 
 def _backward_rows(x_TI: torch.Tensor, dy_TO: torch.Tensor, layer: BlockLinear) -> torch.Tensor:
@@ -107,13 +122,13 @@ def _backward_rows(x_TI: torch.Tensor, dy_TO: torch.Tensor, layer: BlockLinear) 
     for segment in reversed(layer.segments):
         dy_TR = dy_TO[:, segment.row_start : segment.row_end]
         w_RI = layer.access.weight(segment).view(-1, layer.in_features)
-        dx_TI = torch.mm(dy_TR, w_RI) if dx_TI is None else dx_TI.addmm_(dy_TR, w_RI)
+        dx_TI = _add_product(dx_TI, dy_TR, w_RI, len(layer.segments))
         dw_RI = layer.access.gradient(segment).view(-1, layer.in_features)
         torch.mm(dy_TR.t(), x_TI, out=dw_RI)
         layer.access.gradient_done(segment, dw_RI)
     if dx_TI is None:
         raise AssertionError("a linear layer has at least one segment")
-    return dx_TI
+    return dx_TI.to(x_TI.dtype)
 
 
 def _backward_columns(x_TI: torch.Tensor, dy_TO: torch.Tensor, layer: BlockLinear) -> torch.Tensor:

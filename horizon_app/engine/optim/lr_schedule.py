@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from horizon_app.contracts.run_spec import LrSchedule
 
+ROUNDING = 1e-9
+"""0.07 of 100 steps are 7, although 0.07 * 100 is a little more in binary."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LearningRate:
@@ -18,7 +21,7 @@ class LearningRate:
     @property
     def warmup_steps(self) -> int:
         """Steps of the warm-up."""
-        return int(self.warmup) if self.warmup >= 1 else math.ceil(self.warmup * self.total_steps)
+        return int(self.warmup) if self.warmup >= 1 else math.ceil(self.warmup * self.total_steps - ROUNDING)
 
     def at(self, step: int) -> float:
         """The rate of optimizer step `step`, counted from 1: `peak` is reached at the last step of the warm-up."""

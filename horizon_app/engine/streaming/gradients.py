@@ -38,11 +38,13 @@ class GradientGather:
         self._slots: deque[_GradientSlot] = deque()
         self._written = bytearray(len(partition.segments))  # segments whose host gradient is of this step
         self._squares = torch.zeros(len(partition.blocks), dtype=torch.float64)
+        self.first_bad_stage: int | None = None  # where a gradient that is not finite was seen first
 
     def begin_optimizer_step(self) -> None:
         """Gradients of the step before no longer count."""
         self._written = bytearray(len(self._partition.segments))
         self._squares.zero_()
+        self.first_bad_stage = None
 
     def reserve(self, segment: Segment) -> torch.Tensor:
         """Device memory for one segment's gradient. Shape: [elements of the segment]."""
@@ -98,6 +100,8 @@ class GradientGather:
             for block in blocks:
                 norm = torch.linalg.vector_norm(self._pool.grad[block.pool_start : block.pool_end])
                 self._squares[block.index] = norm.double() ** 2
+                if self.first_bad_stage is None and not bool(torch.isfinite(norm)):
+                    self.first_bad_stage = stage
 
         self._backend.after_gathers(work)
 

@@ -172,7 +172,10 @@ class OptimizerStep:
 
     def _head(self, micro: list[MicroBatch], total: int) -> float:
         self._begin_step()
-        return math.fsum(self._head_of(m, 1.0 / total) for m in micro) / total
+        loss = math.fsum(self._head_of(m, 1.0 / total) for m in micro) / total
+        # Taken again once a tied embedding has added its rows; now it tells whether the head was finite by itself.
+        self._p.gather.norm_when_gathered(len(self._p.orders) - 1)
+        return loss
 
     def _head_of(self, m: MicroBatch, scale: float) -> float:
         """Loss of one micro-batch (a sum), leaving its gradient with respect to the last layer's output."""
@@ -249,10 +252,8 @@ class OptimizerStep:
         squares = parts.gather.finish()
         norm = global_norm(squares)
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            # The backward runs from the last stage to the first and carries what is not finite with it: the last bad
-            # block is where it began.
-            bad = torch.nonzero(~torch.isfinite(squares)).flatten().tolist()
-            stage = parts.partition.blocks[bad[-1]].stage if bad else len(parts.orders) - 1
+            stage = parts.gather.first_bad_stage
+            stage = len(parts.orders) - 1 if stage is None else stage
             raise NonFiniteGradient(step=step, stage=parts.partition.stage_names[stage], loss=loss)
         clip = clip_factor(norm, parts.max_grad_norm)
         parts.streamer.invalidate()

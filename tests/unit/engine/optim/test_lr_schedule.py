@@ -24,7 +24,7 @@ def test_learning_rate_without_warmup_starts_at_the_peak(schedule: LrSchedule) -
     assert rate(schedule, 0).at(1) == PEAK
 
 
-@pytest.mark.parametrize(("warmup", "steps"), [(0, 0), (1, 1), (7, 7), (0.25, 25), (0.5, 50), (0.005, 1)])
+@pytest.mark.parametrize(("warmup", "steps"), [(0, 0), (1, 1), (7, 7), (0.25, 25), (0.5, 50), (0.005, 1), (0.07, 7)])
 def test_learning_rate_warmup_below_one_is_a_share_of_all_steps(warmup: float, steps: int) -> None:
     assert rate(LrSchedule.CONSTANT, warmup).warmup_steps == steps
 
