@@ -15,7 +15,10 @@ from transformers.pytorch_utils import Conv1D
 from horizon_app.engine.errors import UnsupportedModel
 from horizon_app.engine.memory.geometry import ParameterFacts, Use
 
-LINEAR_TYPES = (nn.Linear, Conv1D)
+CONSTRUCTOR_FAULTS = (
+    AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError, ZeroDivisionError,
+)  # fmt: skip
+"""A model's constructor takes its config's numbers as they are, and fails in its own ways on wrong ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +37,15 @@ class Discovered:
     def num_layers(self) -> int:
         """Number of decoder layers."""
         return len(self.layers)
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """The name under which checkpoints hold a tied head: its embedding's."""
+        if not self.tied:
+            return {}
+        embedding = self.causal.get_input_embeddings()
+        name = next(path for path, module in self.causal.named_modules() if module is embedding)
+        return {f"{self.head_name}.weight": f"{name}.weight"}
 
 
 def load_config(model_dir: Path) -> PretrainedConfig:
@@ -54,9 +66,18 @@ def build_meta(config: PretrainedConfig) -> PreTrainedModel:
                     config, attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
                 )
             break
-        except ValueError as failure:
-            if attention == "eager" or "attention" not in str(failure):
-                raise UnsupportedModel(f"{type(config).__name__}: {failure}") from failure
+        # A model's constructor takes its config's numbers as they are, and fails in its own ways on wrong ones.
+        except (
+            AssertionError,
+            AttributeError,
+            LookupError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+            ZeroDivisionError,
+        ) as e:
+            if attention == "eager" or "attention" not in str(e):
+                raise UnsupportedModel(f"no model can be built from config.json: {type(e).__name__}: {e}") from e
     if model is None:
         raise AssertionError("one of the attention implementations was tried last and raised")
     _compute_buffers(model)

@@ -8,14 +8,13 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 from torch import nn
-from transformers import PreTrainedModel
 
 from horizon_app.data.errors import DataError
 from horizon_app.data.tokenizer import load_tokenizer
-from horizon_app.engine.errors import EngineError, UnsupportedModel, WeightsUnusable
+from horizon_app.engine.errors import EngineError
 from horizon_app.engine.memory.geometry import Parameter, ParameterFacts
 from horizon_app.engine.model.discovery import Discovered, build_meta, discover, load_config, stage_parameters
-from horizon_app.engine.model.weights import read_weights, tensor_files
+from horizon_app.engine.model.weights import read_weights, refuse_quantised, tensor_files
 from horizon_app.planning.facts import ModelFacts
 
 
@@ -53,7 +52,7 @@ def inspect_model(folder: Path, facts: ModelFacts) -> Inspection:
     parameters: list[ParameterFacts] = []
     if not facts.obstacle:
         try:
-            found = discover(_build(folder))
+            found = discover(build_meta(load_config(folder)))
             parameters = [parameter for _, stage in stage_parameters(found) for parameter in stage]
             if facts.has_weights:
                 _try_weights(folder, found, parameters)
@@ -82,31 +81,9 @@ def group_name(tensor: str) -> str:
     return ".".join(parts[:-1]) or tensor
 
 
-def _build(folder: Path) -> PreTrainedModel:
-    config = load_config(folder)
-    try:
-        return build_meta(config)
-    except (
-        AssertionError,
-        AttributeError,
-        LookupError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-        ZeroDivisionError,
-    ) as error:
-        # A model's constructor takes its config's numbers as they are, and fails in its own ways on wrong ones.
-        raise UnsupportedModel(f"no model can be built from config.json: {type(error).__name__}: {error}") from error
-
-
 def _try_weights(folder: Path, found: Discovered, parameters: list[ParameterFacts]) -> None:
     """Read as training does, into nothing: names, shapes and formats are checked, no weight leaves the disk."""
-    quantisation = getattr(found.causal.config, "quantization_config", None)
-    if quantisation is not None:
-        raise WeightsUnusable("config.json says that the weights are quantised; only floating-point ones are trained")
-    embedding = found.causal.get_input_embeddings()
-    name = next(path for path, module in found.causal.named_modules() if module is embedding)
-    aliases = {f"{found.head_name}.weight": f"{name}.weight"} if found.tied else {}
+    refuse_quantised(found.causal.config)
     targets = [
         (
             Parameter(index=i, name=p.name, shape=p.shape, use=p.use, stage=0, pool_start=0, decay=p.decay),
@@ -114,7 +91,7 @@ def _try_weights(folder: Path, found: Discovered, parameters: list[ParameterFact
         )
         for i, p in enumerate(parameters)
     ]
-    read_weights(folder, targets, prefix=found.causal.base_model_prefix, aliases=aliases)
+    read_weights(folder, targets, prefix=found.causal.base_model_prefix, aliases=found.aliases)
 
 
 def _groups(folder: Path) -> tuple[TensorGroup, ...]:

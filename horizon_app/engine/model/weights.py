@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from transformers import PretrainedConfig
 
 from horizon_app.engine.errors import WeightsUnusable
 from horizon_app.engine.memory.geometry import Parameter
@@ -64,6 +65,12 @@ def read_weights(model_dir: Path, targets: list[NamedTarget], *, prefix: str, al
         with _open(path) as file:
             for key, (parameter, target) in entries:
                 _copy(file.get_tensor(key), parameter, target, path, key)
+
+
+def refuse_quantised(config: PretrainedConfig) -> None:
+    """Raise WeightsUnusable where the config says that the stored weights are quantised."""
+    if getattr(config, "quantization_config", None) is not None:
+        raise WeightsUnusable("config.json says that the weights are quantised; only floating-point ones are trained")
 
 
 def write_weights(

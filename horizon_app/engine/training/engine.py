@@ -3,7 +3,7 @@
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from horizon_app.engine.memory.host_pool import HostPool
 from horizon_app.engine.model.discovery import Discovered, build_meta, discover, load_config, stage_parameters
 from horizon_app.engine.model.random_init import initialise
 from horizon_app.engine.model.staged import StagedModel
-from horizon_app.engine.model.weights import copy_companions, read_weights, write_weights
+from horizon_app.engine.model.weights import copy_companions, read_weights, refuse_quantised, write_weights
 from horizon_app.engine.optim.adamw import AdamWConfig, HostAdamW
 from horizon_app.engine.optim.lr_schedule import LearningRate
 from horizon_app.engine.policy.choose import make_policy
@@ -60,7 +60,7 @@ class Engine:
         )
         text_config = self._hf_config.get_text_config()
         self.sizes: Sizes = decide_sizes(config, self._partition, text_config)
-        self._aliases = _aliases(found)
+        self._aliases = found.aliases
         self._prefix = found.causal.base_model_prefix
         self._backend = backend or make_backend(config.device)
         self._pool = HostPool(self._partition, config.compute_dtype, pinned=self._backend.pins_host_memory)
@@ -186,6 +186,7 @@ class Engine:
         if self._config.init is Init.RANDOM:
             initialise(found, targets.get, self._config.seed)
         else:
+            refuse_quantised(self._hf_config)
             read_weights(
                 self._config.model_dir, list(targets.values()), prefix=self._prefix, aliases=self._aliases
             )  # fmt: skip
@@ -297,15 +298,6 @@ class Engine:
             slots_used=self._arena.num_used,
         )  # fmt: skip
         self._sink.residency(encode_frame(header, self._table.maps()))
-
-
-def _aliases(found: Discovered) -> Mapping[str, str]:
-    """The name under which a tied head is stored: its embedding's."""
-    if not found.tied:
-        return {}
-    embedding = found.causal.get_input_embeddings()
-    name = next(path for path, module in found.causal.named_modules() if module is embedding)
-    return {f"{found.head_name}.weight": f"{name}.weight"}
 
 
 def _short_name(parameter: Parameter, part: Partition) -> str:
