@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ SEQUENCES, TOKENS, VOCABULARY = 4, 512, 32000
 BLOCK = 4 << 20
 SMALL_ARENA = 0.08
 
-MODELS = {
+MODELS: dict[str, dict[str, Any]] = {
     "50M": {"hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 6, "num_attention_heads": 8},
     "160M": {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},
 }

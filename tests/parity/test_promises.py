@@ -159,9 +159,12 @@ def test_engine_gradient_that_overflows_in_one_layer_alone_names_that_layer(llam
         real = gather.norm_when_gathered
         start = engine._partition.blocks_of_stage(2)[0].pool_start
 
+        def spoil() -> None:
+            engine._pool.grad[start] = float("inf")
+
         def norm_when_gathered(stage: int) -> None:
             if stage == 2:
-                engine._backend.after_gathers(lambda: engine._pool.grad[start : start + 1].fill_(float("inf")))
+                engine._backend.after_gathers(spoil)
             real(stage)
 
         gather.norm_when_gathered = norm_when_gathered
@@ -176,7 +179,9 @@ def test_engine_gradient_that_overflows_in_one_layer_alone_names_that_layer(llam
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3"], ids=["untied", "tied"])
-def test_engine_gradient_that_turns_bad_on_the_way_down_names_where_it_began(family: str, tmp_path: Path) -> None:
+def test_engine_gradient_that_turns_bad_on_the_way_down_names_where_it_began(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with running(write_checkpoint(family, tmp_path)) as engine:
         model = engine._step._p.model
         real = model.layer
@@ -187,7 +192,7 @@ def test_engine_gradient_that_turns_bad_on_the_way_down_names_where_it_began(fam
                 output.register_hook(lambda gradient: gradient * float("nan"))  # L1 and all below it
             return output
 
-        model.layer = layer
+        monkeypatch.setattr(model, "layer", layer)
         with pytest.raises(NonFiniteGradient) as failure:
             train(engine, SOURCE, 1)
         assert failure.value.stage == "L1"
