@@ -4,11 +4,11 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import torch
 
 from horizon_app.contracts.run_spec import Compute, Init, LrSchedule, Policy, Recompute, RunSpec
 from horizon_app.engine.errors import DeviceUnavailable
+from horizon_app.engine.hardware.probe import device_memory
 
 MIB = 1 << 20
 LOGITS_BUDGET_BYTES = 160 * MIB
@@ -94,17 +94,3 @@ def resolve_block_bytes(size: int | str, device: torch.device) -> int:
         return size
     mib = device_memory(device) / MIB
     return max(1, round(math.sqrt(mib / 100) * 16)) * (MIB // 16)
-
-
-def device_memory(device: torch.device) -> int:
-    """Bytes of the device's memory; of RAM where the device is the CPU."""
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    return int(psutil.virtual_memory().total)
-
-
-def free_device_memory(device: torch.device) -> int:
-    """Bytes free on the device now; of available RAM where the device is the CPU."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    return int(psutil.virtual_memory().available)

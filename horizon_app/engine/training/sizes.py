@@ -8,8 +8,9 @@ import torch
 
 from horizon_app.contracts.run_spec import Recompute
 from horizon_app.engine.errors import ArenaTooSmall, TierExhausted
+from horizon_app.engine.hardware.probe import free_device_memory
 from horizon_app.engine.memory.geometry import Partition
-from horizon_app.engine.training.config import ACTIVATION_SHARE, MICRO_BATCH_TOKENS, EngineConfig, free_device_memory
+from horizon_app.engine.training.config import ACTIVATION_SHARE, MICRO_BATCH_TOKENS, EngineConfig
 
 SMALLEST_ARENA = 2
 GRADIENT_SLOTS = 2

@@ -7,6 +7,7 @@ import torch
 
 from horizon_app.contracts.run_spec import Compute, Policy, Recompute
 from horizon_app.engine.errors import DeviceUnavailable
+from horizon_app.engine.hardware import probe
 from horizon_app.engine.training import config as config_module
 from horizon_app.engine.training.config import resolve_block_bytes, resolve_device, resolve_dtype
 from tests.support.engines import engine_config
@@ -59,8 +60,8 @@ def test_resolve_block_bytes_auto_is_the_root_of_the_devices_memory(
 
 
 def test_device_memory_of_the_cpu_is_the_machines() -> None:
-    assert config_module.device_memory(CPU) == psutil.virtual_memory().total
-    assert 0 < config_module.free_device_memory(CPU) <= psutil.virtual_memory().total
+    assert probe.device_memory(CPU) == psutil.virtual_memory().total
+    assert 0 < probe.free_device_memory(CPU) <= psutil.virtual_memory().total
 
 
 def test_from_spec_words_reach_the_engine() -> None:
