@@ -274,7 +274,15 @@ class CheckpointSpec(_Section):
 class EvaluationSpec(_Section):
     """When the eval loss is measured, where there is eval data."""
 
-    every: int = knob(50, "optimizer steps between evaluations", unit="steps", ge=0)
+    every: Annotated[int, only_now(lambda v: v in (0, 50), "evaluation at other steps", "50, the default, or 0")] = (
+        knob(
+            50,
+            "optimizer steps between evaluations",
+            unit="steps",
+            ge=0,
+            unavailable=("other steps",),
+        )
+    )
 
 
 class SamplesSpec(_Section):
