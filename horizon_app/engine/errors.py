@@ -1,5 +1,7 @@
 """What can go wrong in the engine, one class a cause, with the numbers as fields."""
 
+from pathlib import Path
+
 
 class EngineError(Exception):
     """Root of all errors that the engine raises on purpose."""
@@ -67,3 +69,50 @@ class TransferFailed(EngineError):
 
 class BadBatch(EngineError):
     """The data can't be used with this model: a token id outside of the embedding, or nothing to train on."""
+
+
+class DiskUnusable(EngineError):
+    """The disk tier's folder is missing and can't be made, is no folder, can't be written, or has gone."""
+
+    def __init__(self, *, folder: Path, reason: str) -> None:
+        self.folder, self.reason = folder, reason
+        super().__init__(
+            f"the disk tier can't use {folder}: {reason}; set offload.disk_path to a folder on a local disk that can "
+            "be written"
+        )
+
+
+class DiskFull(EngineError):
+    """The volume of the disk tier, or a quota on it, has no room for what is to be written."""
+
+    def __init__(self, *, needed_bytes: int, free_bytes: int, folder: Path) -> None:
+        self.needed_bytes, self.free_bytes, self.folder = needed_bytes, free_bytes, folder
+        quota = ", so that it must be a quota that is reached" if free_bytes >= needed_bytes else ""
+        super().__init__(
+            f"the disk tier needs {needed_bytes / 2**20:,.1f} MiB in {folder}, but {free_bytes / 2**20:,.1f} MiB are "
+            f"free there{quota}; free some space, or set offload.disk_path to a folder on a larger volume"
+        )
+
+
+class DiskCorrupt(EngineError):
+    """A page of the disk tier does not hold what was last written to it; nothing was computed with it."""
+
+    def __init__(self, *, page: int, expected: str, found: str) -> None:
+        self.page, self.expected, self.found = page, expected, found
+        super().__init__(
+            f"page {page} of the disk tier does not hold what was written: expected {expected}, found {found}. Nothing "
+            "was computed with it; check the disk (or set offload.disk_path to another one) and resume from the last "
+            "checkpoint"
+        )
+
+
+class DiskFailed(EngineError):
+    """The disk tier could not read or write; `page` is None where it was about the file as a whole."""
+
+    def __init__(self, *, operation: str, page: int | None, reason: str) -> None:
+        self.operation, self.page, self.reason = operation, page, reason
+        place = "its file" if page is None else f"page {page}"
+        super().__init__(
+            f"the disk tier could not {operation} {place}: {reason}; check the disk (or set offload.disk_path to "
+            "another one) and resume from the last checkpoint"
+        )
