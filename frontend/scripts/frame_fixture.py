@@ -8,16 +8,24 @@ from pathlib import Path
 from horizon_app.contracts.residency import Direction, FrameHeader, MapId, encode_frame
 
 FIXTURE = Path(__file__).resolve().parents[1] / "src" / "stream" / "frame.fixture.json"
-CASES = ((0, Direction.FORWARD), (1, Direction.BACKWARD), (7, Direction.UPDATE), (64, Direction.FORWARD))
+CASES = (
+    (0, Direction.FORWARD, True),
+    (1, Direction.BACKWARD, False),
+    (7, Direction.UPDATE, True),
+    (64, Direction.FORWARD, True),
+    (64, Direction.BACKWARD, False),
+)
 
 
-def case(num_blocks: int, direction: Direction) -> dict[str, object]:
-    """One frame with what it says."""
+def case(num_blocks: int, direction: Direction, has_disk: bool) -> dict[str, object]:
+    """One frame with what it says; without a disk tier, and in old recordings, there is no map of it."""
     maps = {
         MapId.DEVICE_WEIGHT: bytes(i % 4 for i in range(num_blocks)),
         MapId.DEVICE_GRAD: bytes(i // 4 % 3 for i in range(num_blocks)),
         MapId.HOST: bytes(3 - i % 4 for i in range(num_blocks)),
     }
+    if has_disk:
+        maps[MapId.DISK] = bytes(i // 2 % 4 for i in range(num_blocks))
     header = FrameHeader(
         time_us=1_764_000_000_123_456, step=1284, compute_step=17, stage=18, direction=direction, window=4,
         num_blocks=num_blocks, slots_used=238,
@@ -31,7 +39,7 @@ def case(num_blocks: int, direction: Direction) -> dict[str, object]:
 
 def main(arguments: list[str]) -> int:
     """Write the fixture, or compare it."""
-    cases = [case(num_blocks, direction) for num_blocks, direction in CASES]
+    cases = [case(*facts) for facts in CASES]
     if "--check" not in arguments:
         FIXTURE.write_text(json.dumps(cases, indent=2) + "\n", encoding="utf-8")
         return 0

@@ -2,7 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+
+from horizon_app.contracts.spec_fields import WindowOrAuto
+from horizon_app.contracts.spec_words import Policy
 
 
 class StopRun(BaseModel):
@@ -14,5 +17,22 @@ class StopRun(BaseModel):
     save: bool = Field(default=True, description="write the model of the last step before stopping")
 
 
-Command = Annotated[StopRun, Field(discriminator="type")]
-COMMAND: TypeAdapter[StopRun] = TypeAdapter(StopRun)
+class SetKnobs(BaseModel):
+    """Change knobs before the next optimizer step; those left out keep their value."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Literal["set"] = "set"
+    prefetch_window: WindowOrAuto | None = Field(default=None, description="compute steps ahead, or auto")
+    max_gpu_blocks: int | None = Field(default=None, ge=1, description="slots in the arena")
+    policy: Policy | None = Field(default=None, description="which block leaves a full tier")
+
+    @model_validator(mode="after")
+    def _something(self) -> "SetKnobs":
+        if self.prefetch_window is None and self.max_gpu_blocks is None and self.policy is None:
+            raise ValueError("no knob is named; give prefetch_window, max_gpu_blocks or policy")
+        return self
+
+
+Command = Annotated[StopRun | SetKnobs, Field(discriminator="type")]
+COMMAND: TypeAdapter[Command] = TypeAdapter(Command)

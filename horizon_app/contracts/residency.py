@@ -1,7 +1,8 @@
 """The block layout and the binary residency frame: who has which block, two bits a block and map.
 
 A frame is little-endian: a 40-byte header, one byte per map with the map's id, then each map's states, packed four to a
-byte, lowest bits first, each map padded to a whole byte.
+byte, lowest bits first, each map padded to a whole byte. Which maps a frame holds is told by the ids alone: frames of a
+run without a disk tier, and old recordings, have no DISK map. All frames of one recording hold the same maps.
 
     offset  type  field
     0       4s    magic "HZRF"
@@ -35,7 +36,8 @@ class MapId(IntEnum):
 
     DEVICE_WEIGHT = 1  # 0 absent, 1 arriving, 2 ready, 3 in use
     DEVICE_GRAD = 2  # 0 none, 1 being written, 2 leaving for the host
-    HOST = 3  # 0 absent, 1 arriving, 2 ready, 3 ready and holding a gradient that is not applied yet
+    HOST = 3  # 0 absent (on disk only), 1 arriving from disk, 2 ready, 3 ready with a gradient not applied yet
+    DISK = 4  # 0 nothing of the block, 1 being read to the host, 2 at rest: a plane lives there only, 3 being written
 
 
 class Direction(IntEnum):

@@ -1,10 +1,20 @@
 """The run spec: what a run is asked to do. Typed, with units, bounds and defaults; unknown keys are errors."""
 
+import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from horizon_app.contracts.spec_fields import Size, SizeOrAuto, Word, knob, later, only_now
+from horizon_app.contracts.spec_fields import (
+    LossScale,
+    Size,
+    SizeOrAuto,
+    WindowOrAuto,
+    Word,
+    knob,
+    later,
+    only_now,
+)
 from horizon_app.contracts.spec_words import (
     AccumulationPolicy,
     ActivationCompression,
@@ -21,6 +31,8 @@ from horizon_app.contracts.spec_words import (
     ScheduleOrder,
     TrainOn,
 )
+
+_MODULE_WORD = re.compile(r"[A-Za-z0-9_.]+")
 
 
 class _Section(BaseModel):
@@ -98,9 +110,7 @@ class TrainingSpec(_Section):
     betas: tuple[float, float] = knob((0.9, 0.95), "AdamW's decay rates of the two moments")
     eps: float = knob(1.0e-8, "AdamW's term against division by zero", gt=0.0, le=1.0)
     max_grad_norm: float = knob(1.0, "the global gradient norm is clipped to this; 0 is off", ge=0.0, main=True)
-    gradient_ema: Annotated[float, only_now(lambda v: v == 0.0, "the moving average over gradients", "0")] = knob(
-        0.0, "decay of the moving average over gradients; 0 is off", ge=0.0, lt=1.0, unavailable=("above 0",)
-    )
+    gradient_ema: float = knob(0.0, "decay of the moving average over gradients; 0 is off", ge=0.0, lt=1.0)
     seed: int = knob(0, "seed of random weights and dropout", ge=0, lt=1 << 63)
 
     @field_validator("micro_batch_size")
@@ -138,24 +148,41 @@ class TrainingSpec(_Section):
 class PrecisionSpec(_Section):
     """Number formats. The masters are fp32, always."""
 
-    compute: Annotated[Compute, later(Compute.FP16, instead="bf16 or fp32")] = knob(
+    compute: Compute = knob(
         Compute.AUTO,
-        "format of weights and products on the device; auto takes bf16 where it is fast",
+        "format of weights and products on the device; auto takes bf16 where it is fast, else fp32",
         main=True,
-        unavailable=(Compute.FP16,),
     )
-    loss_scale: Annotated[float | str, only_now(lambda v: v == "dynamic", "a loss scale", "dynamic")] = knob(
-        "dynamic", "dynamic or a number; fp16 only", unavailable=("a number",)
+    loss_scale: LossScale = knob(
+        "dynamic", "dynamic, or a number above 0 that the loss is multiplied with throughout; fp16 only"
     )
-    keep_fp32: Annotated[list[str], only_now(lambda v: v == ["norm"], "keep_fp32 other than [norm]", "[norm]")] = knob(
-        ["norm"], "layers computed in fp32", unavailable=("other layers",)
+    keep_fp32: list[str] = knob(
+        ["norm"], "layers computed in fp32, by a part of their modules' names; norm always is one", max_length=100
     )
-    optimizer_state: Annotated[OptimizerState, later(OptimizerState.INT8, instead="fp32")] = knob(
-        OptimizerState.FP32, "format of the moments", unavailable=(OptimizerState.INT8,)
+    optimizer_state: OptimizerState = knob(
+        OptimizerState.FP32, "format of the moments; int8 takes a quarter of the memory and rounds them block by block"
     )
 
+    @field_validator("loss_scale")
+    @classmethod
+    def _scale_of_fp16(cls, value: float | str, info: ValidationInfo) -> float | str:
+        compute = info.data.get("compute")
+        if value != "dynamic" and compute is not None and compute is not Compute.FP16:
+            raise ValueError(
+                f"{value} has no effect with precision.compute {compute.value}; set precision.compute to fp16 "
+                "or leave loss_scale out"
+            )
+        return value
 
-_LATER_POLICIES = (Policy.CLOCK_PRO, Policy.SCHEDULE, Policy.CLOCK)
+    @field_validator("keep_fp32")
+    @classmethod
+    def _module_words(cls, value: list[str]) -> list[str]:
+        for word in value:
+            if not _MODULE_WORD.fullmatch(word):
+                raise ValueError(
+                    f"{word!r} can't be part of a module's name; write words such as norm, lm_head or mlp.down_proj"
+                )
+        return value
 
 
 class OffloadSpec(_Section):
@@ -165,30 +192,39 @@ class OffloadSpec(_Section):
     param_block_size: SizeOrAuto = knob(
         16 << 20, "bytes of a block in the compute dtype; auto is sqrt(device MiB / 100) MiB", unit="bytes", main=True
     )
-    prefetch_window: int = knob(
-        3, "compute steps ahead for which blocks are brought in; 0 is off", unit="compute steps", ge=0, le=64, main=True
+    prefetch_window: WindowOrAuto = knob(
+        3,
+        "compute steps ahead for which blocks are brought in; 0 is off, auto follows the stall time",
+        unit="compute steps",
+        main=True,
+        live=True,
     )
     max_gpu_blocks: int | str = knob(
         "auto",
         "slots in the arena of the device tier; auto takes what is free, up to the whole model",
         unit="blocks",
         main=True,
+        live=True,
     )
-    policy: Annotated[Policy, later(*_LATER_POLICIES, instead="optimal or lru")] = knob(
-        Policy.OPTIMAL, "which block leaves a full arena", main=True, unavailable=_LATER_POLICIES
-    )
+    policy: Policy = knob(Policy.CLOCK_PRO, "which block leaves a full tier", main=True, live=True)
     host_memory: SizeOrAuto = knob(
-        "auto", "limit of the host tier; a run that needs more is refused before it starts", unit="bytes"
+        "auto", "limit of the host tier, beyond which planes live on disk; auto takes what is free", unit="bytes"
     )
-    disk: Annotated[Disk, Word, later(Disk.ON, instead="auto or off")] = knob(
-        Disk.AUTO, "whether the disk tier takes what the host can't hold", unavailable=(Disk.ON,)
+    disk: Annotated[Disk, Word] = knob(
+        Disk.AUTO,
+        "auto uses the disk tier where the host can't hold everything, on prepares it in any case, off never does",
     )
-    disk_path: Annotated[str | None, only_now(lambda v: v is None, "the disk tier", "null")] = knob(
-        None, "folder of the disk tier", unavailable=("path",)
-    )
-    disk_memory: Annotated[Size | None, only_now(lambda v: v is None, "the disk tier", "null")] = knob(
-        None, "limit of the disk tier", unit="bytes", unavailable=("size",)
-    )
+    disk_path: str | None = knob(None, "folder of the disk tier, on a local disk; the run's own folder where null")
+    disk_memory: Size | None = knob(None, "limit of the disk tier; what is free on its volume where null", unit="bytes")
+
+    @field_validator("disk_path", "disk_memory")
+    @classmethod
+    def _disk_not_off(cls, value: str | int | None, info: ValidationInfo) -> str | int | None:
+        if value is not None and info.data.get("disk") is Disk.OFF:
+            raise ValueError(f"{info.field_name} is given, but offload.disk is off; remove one of them")
+        if value == "":
+            raise ValueError("no folder named; write a path or null")
+        return value
 
     @field_validator("max_gpu_blocks")
     @classmethod
@@ -208,8 +244,8 @@ class OffloadSpec(_Section):
 class AccumulationSpec(_Section):
     """How many micro-batches make one optimizer step."""
 
-    policy: Annotated[AccumulationPolicy, later(AccumulationPolicy.ADAPTIVE, instead="fixed")] = knob(
-        AccumulationPolicy.FIXED, "fixed, or adaptive by free device memory", unavailable=(AccumulationPolicy.ADAPTIVE,)
+    policy: AccumulationPolicy = knob(
+        AccumulationPolicy.ADAPTIVE, "fixed, or adaptive: more micro-batches where device memory runs short"
     )
     steps: int | str = knob(
         "auto", "micro-batches per optimizer step; auto is global_batch_size / micro_batch_size", unit="micro-batches"
@@ -254,8 +290,9 @@ class ComputeSpec(_Section):
     recompute: Recompute = knob(
         Recompute.AUTO, "recompute what is inside a layer in the backward; auto keeps it where memory allows"
     )
-    schedule: Annotated[ScheduleOrder, later(ScheduleOrder.MICRO_BATCH_MAJOR, instead="layer_major")] = knob(
-        ScheduleOrder.LAYER_MAJOR, "order of layers and micro-batches", unavailable=(ScheduleOrder.MICRO_BATCH_MAJOR,)
+    schedule: ScheduleOrder = knob(
+        ScheduleOrder.LAYER_MAJOR,
+        "layer_major moves the weights once for all micro-batches, micro_batch_major keeps fewer activations",
     )
     cpu_layers: Annotated[
         float | str, Word, only_now(lambda v: v in ("auto", "off"), "layers on the CPU", "auto or off")

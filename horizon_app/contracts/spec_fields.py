@@ -1,9 +1,10 @@
 """Field types of the run spec: sizes with units, words, and values that this version can't run yet."""
 
+import math
 import re
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from pydantic.functional_validators import AfterValidator
@@ -55,6 +56,59 @@ SizeOrAuto = Annotated[
     BeforeValidator(_keep_auto),
     PlainSerializer(_show_size, return_type=str | int),
     WithJsonSchema({"anyOf": [{"const": "auto"}, *_SIZE_SCHEMA["anyOf"]]}),
+]
+
+
+def _number(value: object) -> float:
+    """The number that a value of YAML or JSON stands for (YAML 1.1 reads `1e5` as text); NaN where it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return math.nan
+    try:
+        return float(value)
+    except ValueError:
+        return math.nan
+
+
+WIDEST_WINDOW = 64
+"""Compute steps that a prefetch window reaches at most."""
+
+
+def _window(value: object) -> object:
+    number = _number(value)
+    if value == "auto":
+        return value
+    if not number.is_integer() or not 0 <= number <= WIDEST_WINDOW:
+        raise ValueError(f"{value!r} is neither auto nor a whole number of compute steps from 0 to {WIDEST_WINDOW}")
+    return int(number)
+
+
+WindowOrAuto = Annotated[
+    int | Literal["auto"],
+    BeforeValidator(_window),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "const": "auto"},
+                {"type": "integer", "minimum": 0, "maximum": WIDEST_WINDOW},
+            ]
+        }
+    ),
+]
+
+
+def _scale(value: object) -> object:
+    number = _number(value)
+    if value == "dynamic":
+        return value
+    if not math.isfinite(number) or number <= 0:
+        raise ValueError(f"{value!r} is neither dynamic nor a number above 0")
+    return number
+
+
+LossScale = Annotated[
+    float | Literal["dynamic"],
+    BeforeValidator(_scale),
+    WithJsonSchema({"anyOf": [{"type": "string", "const": "dynamic"}, {"type": "number", "exclusiveMinimum": 0}]}),
 ]
 
 

@@ -29,6 +29,7 @@ class Launcher:
                 "model_dir": order.model_dir,
                 "data_paths": order.data_paths,
                 "base_dir": order.base_dir,
+                "disk_dir": str(folder.path),
             }
         )
         pid = self._spawn(folder.path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from horizon_app.contracts.commands import COMMAND, StopRun
+from horizon_app.contracts.commands import COMMAND, Command
 
 _log = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ class CommandChannel:
     Commands that were written before the worker started count too: a run may be stopped while it is starting.
     """
 
-    def __init__(self, path: Path, on_command: Callable[[StopRun], None], poll_s: float = 0.2) -> None:
+    def __init__(self, path: Path, on_command: Callable[[Command], None], poll_s: float = 0.2) -> None:
         self._path = path
         self._on_command = on_command
         self._poll_s = poll_s

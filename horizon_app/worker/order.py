@@ -19,6 +19,8 @@ class RunOrder:
     spec: RunSpec
     model_dir: Path
     data_paths: tuple[Path, ...]
+    disk_dir: Path
+    """Where the disk tier's file goes."""
 
 
 def read_order(run_dir: Path) -> RunOrder:
@@ -27,8 +29,10 @@ def read_order(run_dir: Path) -> RunOrder:
     try:
         content = json.loads(path.read_bytes())
         spec, model_dir, data_paths = content["spec"], content["model_dir"], content["data_paths"]
+        disk_dir = content["disk_dir"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise OrderUnreadable(f"{path.name} can't be read: {type(error).__name__}: {error}") from error
     return RunOrder(
-        spec=parse_spec(spec), model_dir=Path(model_dir), data_paths=tuple(Path(name) for name in data_paths)
-    )
+        spec=parse_spec(spec), model_dir=Path(model_dir), data_paths=tuple(Path(name) for name in data_paths),
+        disk_dir=Path(disk_dir),
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from horizon_app.contracts.events import PeakUse
 from horizon_app.contracts.run_spec import DataSpec, RunSpec
 from horizon_app.data.batches import BatchSource
 from horizon_app.engine.telemetry.sink import TelemetrySink
+from horizon_app.worker.knob_request import LiveEngine
 
 
 class TrainingData(Protocol):
@@ -58,7 +59,7 @@ class TrainingData(Protocol):
         ...
 
 
-class TrainingEngine(Protocol):
+class TrainingEngine(LiveEngine, Protocol):
     """A model in memory, ready to train."""
 
     @property
@@ -95,8 +96,8 @@ class Builders:
 
     data: Callable[[DataSpec, Sequence[Path], Path], TrainingData]
     """From the data section, the files and the tokenizer's folder."""
-    engine: Callable[[RunSpec, Path, TelemetrySink], TrainingEngine]
-    """From the spec, the model's folder and the sink."""
+    engine: Callable[[RunSpec, Path, Path, TelemetrySink], TrainingEngine]
+    """From the spec, the model's folder, the disk tier's folder and the sink."""
 
 
 def real_builders() -> Builders:
@@ -110,7 +111,7 @@ def _load_data(spec: DataSpec, paths: Sequence[Path], tokenizer_dir: Path) -> Tr
     return load_dataset(spec, paths=list(paths), tokenizer_dir=tokenizer_dir)
 
 
-def _build_engine(spec: RunSpec, model_dir: Path, sink: TelemetrySink) -> TrainingEngine:
+def _build_engine(spec: RunSpec, model_dir: Path, disk_dir: Path, sink: TelemetrySink) -> TrainingEngine:
     from horizon_app.engine.training.engine import Engine, EngineConfig  # torch takes seconds
 
-    return Engine(EngineConfig.from_spec(spec, model_dir), sink)
+    return Engine(EngineConfig.from_spec(spec, model_dir, disk_dir), sink)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from horizon_app.contracts.commands import StopRun
+from horizon_app.contracts.commands import Command, StopRun
 from horizon_app.contracts.events import CheckpointWritten, PeakUse, RunOutcome, StateChanged
 from horizon_app.contracts.run_spec import TrainingSpec
 from horizon_app.contracts.run_state import RunState
@@ -18,6 +18,7 @@ from horizon_app.worker.durable_files import replace_file
 from horizon_app.worker.event_sink import EventSink, JournalLogHandler
 from horizon_app.worker.failure import failure_reason, trace_lines
 from horizon_app.worker.heartbeat import Heartbeat
+from horizon_app.worker.knob_request import KnobRequest
 from horizon_app.worker.order import RunOrder, read_order
 from horizon_app.worker.parts import Builders, TrainingData, TrainingEngine
 from horizon_app.worker.stop_request import StopRequest
@@ -42,6 +43,7 @@ class Session:
         self._steps_done = 0
         self._saved_step = 0
         self._engine: TrainingEngine | None = None
+        self._knobs = KnobRequest()
         self._sink = EventSink(run_dir)
         self._log_handler = JournalLogHandler(self._sink)
         self._heartbeat = Heartbeat(run_dir)
@@ -61,9 +63,17 @@ class Session:
             state, reason = RunState.FAILED, failure_reason(error, self._doing, self._run_dir)
         return self._end(state, reason)
 
-    def _obey(self, command: StopRun) -> None:
-        self._sink.log("info", f"asked to stop at the next optimizer step, {'and' if command.save else 'not'} to save")
-        self._stop.ask("asked to stop", save=command.save)
+    def _obey(self, command: Command) -> None:
+        if isinstance(command, StopRun):
+            wish = "and" if command.save else "not"
+            self._sink.log("info", f"asked to stop at the next optimizer step, {wish} to save")
+            self._stop.ask("asked to stop", save=command.save)
+        else:
+            asked = command.model_dump(mode="json", exclude={"type"}, exclude_none=True)
+            self._sink.log(
+                "info", f"asked to change {', '.join(f'{knob} to {value}' for knob, value in asked.items())}"
+            )
+            self._knobs.ask(command.prefetch_window, command.max_gpu_blocks, command.policy)
 
     def _should_stop(self) -> bool:
         return self._stop.requested or self._heartbeat.folder_gone
@@ -77,8 +87,9 @@ class Session:
         if self._should_stop():
             return self._stopped(total_steps)
         self._doing = "building the engine"
-        engine = self._engine = self._builders.engine(spec, order.model_dir, self._sink)
+        engine = self._engine = self._builders.engine(spec, order.model_dir, order.disk_dir, self._sink)
         self._note_plan(engine, total_steps)
+        self._knobs.serve(engine)
         if self._should_stop():
             return self._stopped(total_steps)
         self._sink.emit(StateChanged(state=RunState.RUNNING, reason=f"training {total_steps} optimizer steps"))

@@ -92,7 +92,7 @@ def engine_step(model: str, precision: str, *, share: float | None) -> Callable[
                 "offload": {"device": "cpu", "param_block_size": BLOCK, "max_gpu_blocks": blocks},
             }
         )
-        return Engine(EngineConfig.from_spec(spec, folder), NullSink())
+        return Engine(EngineConfig.from_spec(spec, folder, folder), NullSink())
 
     num_parameters = sum(
         p.numel() for p in AutoModelForCausalLM.from_config(config(model), dtype=torch.bfloat16).parameters()

@@ -64,7 +64,7 @@ def _engine(folder: Path, micro_batch: int, offload: dict[str, object], recomput
             "compute": {"recompute": recompute},
         }
     )  # fmt: skip
-    config = EngineConfig.from_spec(spec, folder)
+    config = EngineConfig.from_spec(spec, folder, folder)
     return Engine(config, NullSink(), backend=ChaosBackend(seed), on_slot_release=poison)
 
 

@@ -35,7 +35,7 @@ def spec_document(**sections: Mapping[str, Any]) -> dict[str, Any]:
 
 def engine_config(folder: Path, **sections: Mapping[str, Any]) -> EngineConfig:
     """The config that `sections` of a spec make of a model folder."""
-    return EngineConfig.from_spec(parse_spec(spec_document(**sections)), folder)
+    return EngineConfig.from_spec(parse_spec(spec_document(**sections)), folder, folder)
 
 
 @contextmanager

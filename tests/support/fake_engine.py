@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from horizon_app.contracts.residency import (
     StageLayout,
     encode_frame,
 )
-from horizon_app.contracts.run_spec import DataSpec, RunSpec
+from horizon_app.contracts.run_spec import DataSpec, Policy, RunSpec
 from horizon_app.data.batches import Batch, BatchSource
 from horizon_app.data.errors import DataError
 from horizon_app.engine.errors import EngineError
@@ -72,6 +72,7 @@ class FakeEngine:
         self._save = save or write_fake_model
         self._steps = 0
         self.closed = threading.Event()
+        self.requests: list[tuple[int | Literal["auto"] | None, int | None, Policy | None]] = []
         self.plan_facts: Mapping[str, Any] = {"param_block_size": 4096, "max_gpu_blocks": NUM_SLOTS}
 
     def train(
@@ -90,6 +91,17 @@ class FakeEngine:
             self._steps = step
             on_step(step)
         return self._steps
+
+    def request(
+        self,
+        *,
+        window: int | Literal["auto"] | None = None,
+        max_blocks: int | None = None,
+        policy: Policy | None = None,
+    ) -> None:
+        if max_blocks == 1:
+            raise EngineError("offload.max_gpu_blocks is 1, but a step needs 2 slots at once; set it to 2 or more")
+        self.requests.append((window, max_blocks, policy))
 
     def peaks(self) -> PeakUse:
         return PeakUse(device_blocks=NUM_SLOTS, device_bytes=NUM_SLOTS * 4096, host_bytes=NUM_BLOCKS * 4096 * 7)
@@ -155,7 +167,7 @@ def fake_builders(
 ) -> Builders:
     """Builders whose engine calls `before_step`; a model folder called broken can't be built."""
 
-    def build(spec: RunSpec, model_dir: Path, sink: TelemetrySink) -> FakeEngine:
+    def build(spec: RunSpec, model_dir: Path, disk_dir: Path, sink: TelemetrySink) -> FakeEngine:
         if model_dir.name == "broken":
             raise EngineError("the model in broken has 3 layers of 0 parameters")
         return FakeEngine(sink, before_step, save)

@@ -19,6 +19,7 @@ def make_run_folder(run_dir: Path, *, model: str = "model", data: str = "corpus.
         "model_dir": str(run_dir.parent / model),
         "data_paths": [str(run_dir.parent / data)],
         "base_dir": str(run_dir.parent),
+        "disk_dir": str(run_dir),
     }
     (run_dir / "run.json").write_text(json.dumps(order))
     return run_dir

@@ -12,6 +12,15 @@ describe("residency frame", () => {
     expect(Array.from(read.deviceWeight)).toEqual(maps.DEVICE_WEIGHT);
     expect(Array.from(read.deviceGrad)).toEqual(maps.DEVICE_GRAD);
     expect(Array.from(read.host)).toEqual(maps.HOST);
+    expect(Array.from(read.disk)).toEqual(maps.DISK ?? Array(header.num_blocks).fill(0));
+  });
+
+  test("without a disk map forgets the disk of the frame before", () => {
+    const read = new ResidencyFrame();
+    read.read(fromBase64(cases[3]!.frame));
+    expect(read.disk.some((state) => state > 0)).toBe(true);
+    read.read(fromBase64(cases[4]!.frame));
+    expect(read.disk.every((state) => state === 0)).toBe(true);
   });
 
   test("read twice keeps its arrays while the number of blocks stays", () => {

@@ -3,6 +3,7 @@
 export const MAP_DEVICE_WEIGHT = 1;
 export const MAP_DEVICE_GRAD = 2;
 export const MAP_HOST = 3;
+export const MAP_DISK = 4;
 
 const MAGIC = 0x46525a48; // "HZRF", little-endian
 const VERSION = 1;
@@ -23,6 +24,8 @@ export class ResidencyFrame {
   deviceWeight = new Uint8Array(0);
   deviceGrad = new Uint8Array(0);
   host = new Uint8Array(0);
+  /** All 0 where the run has no disk tier, and in recordings older than the map. */
+  disk = new Uint8Array(0);
 
   /** Take the content of a frame. Throws FrameError on anything that is not a whole frame. */
   read(buffer: ArrayBuffer): void {
@@ -40,6 +43,7 @@ export class ResidencyFrame {
     }
     this.readHeader(view, numBlocks);
     const bytes = new Uint8Array(buffer);
+    this.disk.fill(0);
     for (let i = 0; i < numMaps; i++) {
       const states = this.mapOf(bytes[HEADER_BYTES + i]!);
       if (states) unpack(bytes, HEADER_BYTES + numMaps + i * packed, states);
@@ -59,13 +63,15 @@ export class ResidencyFrame {
       this.deviceWeight = new Uint8Array(numBlocks);
       this.deviceGrad = new Uint8Array(numBlocks);
       this.host = new Uint8Array(numBlocks);
+      this.disk = new Uint8Array(numBlocks);
     }
   }
 
   private mapOf(id: number): Uint8Array | null {
     if (id === MAP_DEVICE_WEIGHT) return this.deviceWeight;
     if (id === MAP_DEVICE_GRAD) return this.deviceGrad;
-    return id === MAP_HOST ? this.host : null; // a map of a later version: not for us
+    if (id === MAP_HOST) return this.host;
+    return id === MAP_DISK ? this.disk : null; // a map of a later version: not for us
   }
 }
 

@@ -22,6 +22,17 @@ def test_frame_round_trip_keeps_header_and_every_state(states: list[int]) -> Non
     assert decode_frame(frame) == (header(len(states)), maps)
 
 
+@given(st.lists(st.tuples(*[st.integers(0, 3)] * 4), max_size=70))
+def test_frame_with_a_disk_map_is_one_map_longer_and_reads_the_same(blocks: list[tuple[int, ...]]) -> None:
+    columns = [bytes(column) for column in zip(*blocks, strict=True)] or [b""] * 4
+    with_disk = dict(zip(MapId, columns, strict=True))
+    without = {key: states for key, states in with_disk.items() if key is not MapId.DISK}
+    head = header(len(blocks))
+    assert decode_frame(encode_frame(head, without)) == (head, without)
+    assert decode_frame(encode_frame(head, with_disk)) == (head, with_disk)
+    assert len(encode_frame(head, with_disk)) == frame_bytes(len(blocks), 4)
+
+
 @pytest.mark.parametrize("damage", ["cut", "header cut", "magic", "empty"])
 def test_frame_that_is_none_is_refused(damage: str) -> None:
     frame = encode_frame(header(9), {MapId.HOST: bytes(9)})

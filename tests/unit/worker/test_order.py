@@ -13,6 +13,7 @@ def test_order_when_whole_gives_spec_and_absolute_paths(tmp_path: Path) -> None:
     assert order.spec.training.optimizer_steps == 3
     assert order.model_dir == tmp_path / "model"
     assert order.data_paths == (tmp_path / "corpus.txt",)
+    assert order.disk_dir == tmp_path / "run"
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"spec": {}, "model_dir": 3, "data_paths": []}'])

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from horizon_app.contracts.commands import StopRun
+from horizon_app.contracts.commands import SetKnobs, StopRun
 from horizon_app.contracts.events import CheckpointWritten, FactNoted, LogWritten, MetricsRecorded, RunOutcome
-from horizon_app.contracts.run_spec import TrainingSpec
+from horizon_app.contracts.run_spec import Policy, TrainingSpec
 from horizon_app.contracts.run_state import RunState
 from horizon_app.worker.parts import Builders
 from horizon_app.worker.session import Session, optimizer_steps
@@ -110,6 +110,63 @@ def test_session_stopped_by_a_command_without_save_writes_no_model(tmp_path: Pat
     assert outcome(run_dir).reason.endswith("after 2 of 1000 steps, nothing saved")
 
 
+def watched_engine(before_step: Callable[[int], None]) -> tuple[Builders, list[FakeEngine]]:
+    """Builders, and the engines that they will have built."""
+    built: list[FakeEngine] = []
+
+    def engine(_spec: Any, _model: Path, _disk: Path, sink: Any) -> FakeEngine:
+        built.append(FakeEngine(sink, before_step))
+        return built[-1]
+
+    return Builders(data=fake_data, engine=engine), built
+
+
+def test_session_hands_changed_knobs_to_its_engine_while_it_trains(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 3})
+
+    def command() -> None:
+        lines = [SetKnobs(prefetch_window="auto", policy=Policy.LRU), SetKnobs(max_gpu_blocks=7)]
+        (run_dir / "commands.jsonl").write_text("".join(line.model_dump_json() + "\n" for line in lines))
+        wait_until(lambda: len(built[0].requests) == 2, "the knobs reach the engine")
+
+    builders, built = watched_engine(stop_at(2, command))
+    assert run_session(run_dir, builders) == 0
+    assert built[0].requests == [("auto", None, Policy.LRU), (None, 7, None)]
+    assert "asked to change prefetch_window to auto, policy to lru" in logged(run_dir)
+
+
+def test_session_changed_before_there_is_an_engine_hands_over_the_last_of_each_knob(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 1})
+    builders, built = watched_engine(lambda step: None)
+    session = Session(run_dir, builders, StopRequest())
+    for command in (SetKnobs(prefetch_window=5, policy=Policy.CLOCK), SetKnobs(prefetch_window=0)):
+        session._obey(command)
+    session.run()
+    assert built[0].requests == [(0, None, Policy.CLOCK)]
+
+
+def test_session_whose_engine_refuses_a_change_says_why_and_goes_on(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 2})
+    builders, built = watched_engine(lambda step: None)
+    session = Session(run_dir, builders, StopRequest())
+    session._obey(SetKnobs(max_gpu_blocks=1))
+    assert session.run() == 0
+    assert built[0].requests == []
+    assert "the change is refused: offload.max_gpu_blocks is 1, but a step needs 2 slots" in logged(run_dir)
+
+
+def test_session_gives_the_engine_the_folder_of_the_disk_tier(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 1})
+    seen: list[Path] = []
+
+    def engine(_spec: Any, _model: Path, disk_dir: Path, sink: Any) -> FakeEngine:
+        seen.append(disk_dir)
+        return FakeEngine(sink, lambda step: None)
+
+    run_session(run_dir, Builders(data=fake_data, engine=engine))
+    assert seen == [run_dir]
+
+
 def test_session_stopped_while_reading_data_never_builds_an_engine(tmp_path: Path) -> None:
     run_dir = make_run_folder(tmp_path / "run")
     stop = StopRequest()
@@ -204,16 +261,12 @@ def test_session_whose_folder_is_deleted_ends_itself_and_does_not_bring_it_back(
 
 def test_session_closes_its_engine_also_after_a_failure(tmp_path: Path) -> None:
     run_dir = make_run_folder(tmp_path / "run")
-    built: list[FakeEngine] = []
 
     def raises(step: int) -> None:
         raise ValueError(step)
 
-    def engine(_spec: Any, _dir: Path, sink: Any) -> FakeEngine:
-        built.append(FakeEngine(sink, raises))
-        return built[0]
-
-    run_session(run_dir, Builders(data=fake_data, engine=engine))
+    builders, built = watched_engine(raises)
+    run_session(run_dir, builders)
     assert built[0].closed.is_set()
 
 
