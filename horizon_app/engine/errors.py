@@ -1,5 +1,6 @@
 """What can go wrong in the engine, one class a cause, with the numbers as fields."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -54,12 +55,13 @@ class DeviceUnavailable(EngineError):
 class NonFiniteGradient(EngineError):
     """A loss or gradient is NaN or infinite; nothing was updated with it."""
 
-    def __init__(self, *, step: int, stage: str, loss: float) -> None:
-        self.step, self.stage, self.loss = step, stage, loss
+    def __init__(self, *, step: int, stage: str, loss: float, sequences: Sequence[str] = ()) -> None:
+        self.step, self.stage, self.loss, self.sequences = step, stage, loss, tuple(sequences)
+        where = f" First not finite: {', '.join(sequences[:4])}{' and more' if len(sequences) > 4 else ''}."
         super().__init__(
             f"optimizer step {step}: the gradient of stage {stage} is not finite (loss {loss}); the weights keep their "
-            f"values of step {step - 1}. Lower training.learning_rate, clip with training.max_grad_norm, or compute in "
-            "fp32"
+            f"values of step {step - 1}.{where if sequences else ''} Look at that data and at the weights with "
+            "`horizon model inspect`, lower training.learning_rate, clip with training.max_grad_norm, or compute in fp32"
         )
 
 
@@ -115,4 +117,40 @@ class DiskFailed(EngineError):
         super().__init__(
             f"the disk tier could not {operation} {place}: {reason}; check the disk (or set offload.disk_path to "
             "another one) and resume from the last checkpoint"
+        )
+
+
+class NonFiniteMoment(EngineError):
+    """A moment of AdamW has grown beyond fp32, so that no scale fits it."""
+
+    def __init__(self, *, which: str) -> None:
+        self.which = which
+        super().__init__(
+            f"the {which} moment of AdamW is not finite and can't be kept in 8 bits: a gradient was finite, but its "
+            "square is above 3.4e38. Lower training.learning_rate, clip with training.max_grad_norm, or set "
+            "precision.optimizer_state to fp32 to see which weights grow"
+        )
+
+
+class LossScaleExhausted(EngineError):
+    """float16 overflows at every loss scale that may be tried; nothing was updated with it."""
+
+    def __init__(self, *, step: int, stage: str, scale: float, loss: float, why: str, fix: str) -> None:
+        self.step, self.stage, self.scale, self.loss = step, stage, scale, loss
+        super().__init__(
+            f"optimizer step {step}: float16, which ends at 65504, overflows at loss scale {scale:g}, first in the "
+            f"gradient of stage {stage} (loss {loss}); {why}. The weights keep their values of step {step - 1}. {fix}"
+        )
+
+
+class OutOfDeviceMemory(EngineError):
+    """The device has no room for a micro-batch that may not be made smaller."""
+
+    def __init__(self, *, micro_batch: int, sequences: int) -> None:
+        self.micro_batch, self.sequences = micro_batch, sequences
+        smaller = "" if micro_batch == 1 else "set training.micro_batch_size to auto or to less, "
+        super().__init__(
+            f"the device has no memory left for micro-batches of {micro_batch} (of the optimizer step's {sequences} "
+            f"sequences); {smaller}set compute.recompute to always, or lower offload.max_gpu_blocks or "
+            "data.sequence_length"
         )
