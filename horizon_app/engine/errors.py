@@ -61,7 +61,7 @@ class NonFiniteGradient(EngineError):
         super().__init__(
             f"optimizer step {step}: the gradient of stage {stage} is not finite (loss {loss}); the weights keep their "
             f"values of step {step - 1}.{where if sequences else ''} Look at that data and at the weights with "
-            "`horizon model inspect`, lower training.learning_rate, clip with training.max_grad_norm, or compute in fp32"
+            "`horizon model inspect`; lower training.learning_rate, set training.max_grad_norm, or compute in fp32"
         )
 
 
