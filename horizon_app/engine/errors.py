@@ -4,6 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
+def show_bytes(count: float) -> str:
+    """A number of bytes as messages show it."""
+    return f"{count / 2**20:,.1f} MiB" if count >= 2**20 else f"{count / 2**10:,.1f} KiB"
+
+
 class EngineError(Exception):
     """Root of all errors that the engine raises on purpose."""
 
@@ -44,7 +49,7 @@ class TierExhausted(EngineError):
     def __init__(self, *, tier: str, needed_bytes: int, free_bytes: int, fix: str) -> None:
         self.tier, self.needed_bytes, self.free_bytes = tier, needed_bytes, free_bytes
         super().__init__(
-            f"the {tier} tier needs {needed_bytes / 2**20:,.0f} MiB, but {free_bytes / 2**20:,.0f} MiB are free; {fix}"
+            f"the {tier} tier needs {show_bytes(needed_bytes)}, but {show_bytes(free_bytes)} are free; {fix}"
         )
 
 

@@ -7,7 +7,10 @@ from collections.abc import Callable
 
 import torch
 
-from horizon_app.engine.streaming.backends.cpu import CpuBackend, CpuEvent, Mover, accumulate
+from horizon_app.engine.memory.host_pool import HostSpan
+from horizon_app.engine.memory.planes import Opening
+from horizon_app.engine.streaming.backends.cpu import CpuBackend, accumulate
+from horizon_app.engine.streaming.backends.mover import HostEvent, Mover
 from horizon_app.engine.streaming.backends.protocol import Event
 
 MOVERS = 3
@@ -26,14 +29,15 @@ class ChaosBackend(CpuBackend):
         super().__init__()
         self._random = random.Random(seed)
         self._movers = [Mover(f"chaos-{i}") for i in range(MOVERS)]
-        self._last_on: dict[int, CpuEvent] = {}
-        self._outstanding: list[CpuEvent] = []
-        self._last_work: CpuEvent | None = None
+        self._worker = Mover("chaos-work")
+        self._last_on: dict[tuple[int, int, int], HostEvent] = {}
+        self._outstanding: list[HostEvent] = []
+        self._last_work: HostEvent | None = None
         self._lock = threading.Lock()
         self.finish_order: list[int] = []
         self._issued = 0
 
-    def copy_in(self, target: torch.Tensor, source: torch.Tensor, after: Event) -> Event:
+    def copy_in(self, target: torch.Tensor, source: HostSpan, after: Event) -> Event:
         """A copy on a random thread after a random delay."""
         after.wait()
         number, delay = self._issued, self._delay()
@@ -41,15 +45,17 @@ class ChaosBackend(CpuBackend):
 
         def work() -> None:
             time.sleep(delay)
-            target.copy_(source)
+            with source.opened(Opening.READ) as content:
+                target.copy_(content)
             with self._lock:
                 self.finish_order.append(number)
 
         return self._random.choice(self._movers).submit(work)
 
-    def gather_out(self, source: torch.Tensor, target: torch.Tensor, *, add: bool) -> Event:
+    def gather_out(self, source: torch.Tensor, target: HostSpan, *, add: bool) -> Event:
         """An addition on a random thread; only those on one destination keep their order."""
-        before, delay = self._last_on.get(target.data_ptr()), self._delay()
+        key = (id(target.plane), target.page, target.start)
+        before, delay = self._last_on.get(key), self._delay()
 
         def work() -> None:
             if before is not None:
@@ -58,7 +64,7 @@ class ChaosBackend(CpuBackend):
             accumulate(source, target, add=add)
 
         event = self._random.choice(self._movers).submit(work)
-        self._last_on[target.data_ptr()] = event
+        self._last_on[key] = event
         self._outstanding.append(event)
         return event
 
@@ -74,20 +80,18 @@ class ChaosBackend(CpuBackend):
                 event.wait()
             work()
 
-        self._last_work = self._out.submit(ordered)
+        self._last_work = self._worker.submit(ordered)
         return self._last_work
 
     def synchronize(self) -> None:
         """Wait for every thread."""
-        for mover in self._movers:
+        for mover in (*self._movers, self._worker):
             mover.wait_idle()
-        super().synchronize()
 
     def close(self) -> None:
         """End every thread."""
-        for mover in self._movers:
+        for mover in (*self._movers, self._worker):
             mover.close()
-        super().close()
 
     def _delay(self) -> float:
         return self._random.random() * LONGEST_DELAY_S if self._random.random() < 0.5 else 0.0

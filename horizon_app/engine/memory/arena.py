@@ -14,14 +14,28 @@ class Arena:
 
     def __init__(self, storage: torch.Tensor, on_release: Callable[[torch.Tensor], None] | None = None) -> None:
         """Shapes: `storage` is [slots, elements of a block]. `on_release` gets each freed slot (tests poison it)."""
+        self._on_release = on_release
+        self._most_used = self._recent_most_used = 0
+        self._fill(storage)
+
+    def empty(self) -> None:
+        """Let go of the memory, so that there is room for another size. Raises SlotNotTaken where slots are in use."""
+        if self.num_used:
+            raise SlotNotTaken(f"the arena changes its size, but {self.num_used} slots are in use")
+        self._fill(self._storage[:0].clone())
+
+    def refill(self, storage: torch.Tensor) -> None:
+        """Go on with other memory. Shape: [slots, elements of a block]."""
+        self.empty()
+        self._fill(storage)
+
+    def _fill(self, storage: torch.Tensor) -> None:
         self._storage = storage
         self._free = list(range(storage.shape[0] - 1, -1, -1))
         self._taken = bytearray(storage.shape[0])
-        self._on_release = on_release
-        self._most_used = self._recent_most_used = 0
         for slot in range(storage.shape[0]):
-            if on_release is not None:
-                on_release(storage[slot])
+            if self._on_release is not None:
+                self._on_release(storage[slot])
 
     @property
     def num_slots(self) -> int:

@@ -31,6 +31,10 @@ class Host(IntEnum):
     GRADIENT_PENDING = 3
 
 
+SHARED = -2
+"""Slot of a block that products read from the host tier's memory itself."""
+
+
 class IllegalResidency(AssertionError):
     """A transition that the table does not know: a fault of the engine, never of its user."""
 
@@ -75,7 +79,7 @@ class BlockTable:
         self._move(block, DeviceWeight.IN_USE, DeviceWeight.READY)
 
     def evict(self, block: int) -> int:
-        """The block leaves the device; answers the slot that becomes free."""
+        """The block leaves the device; answers the slot that becomes free, `SHARED` where it had none."""
         self._move(block, DeviceWeight.READY, DeviceWeight.ABSENT)
         slot, self.slot_of[block] = self.slot_of[block], -1
         return slot
@@ -106,6 +110,12 @@ class BlockTable:
 
     def updated(self, block: int) -> None:
         """The optimizer has applied the gradient: the host's weights are new, no gradient waits."""
+        self._host[block] = Host.READY
+
+    def gradient_dropped(self, block: int) -> None:
+        """The gradient gathered so far will not be applied: its step is done again."""
+        self._open_grads[block] = 0
+        self._grad[block] = DeviceGrad.NONE
         self._host[block] = Host.READY
 
     def maps(self) -> dict[MapId, bytes]:

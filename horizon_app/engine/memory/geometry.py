@@ -6,6 +6,7 @@ blocks. A parameter that spans several blocks is therefore contiguous in the poo
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 
 class Use(StrEnum):
@@ -77,7 +78,7 @@ class Block:
         return self.pool_end - self.pool_start
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Partition:
     """The whole model, cut into blocks of at most `block_numel` elements."""
 
@@ -93,6 +94,19 @@ class Partition:
         """Elements of the pool (padding between parameters included)."""
         return self.blocks[-1].pool_end if self.blocks else 0
 
-    def blocks_of_stage(self, stage: int) -> tuple[Block, ...]:
-        """The blocks of one stage, in order."""
-        return tuple(block for block in self.blocks if block.stage == stage)
+    @cached_property
+    def stage_blocks(self) -> tuple[tuple[Block, ...], ...]:
+        """The blocks of each stage, in order."""
+        found: list[list[Block]] = [[] for _ in self.stage_names]
+        for block in self.blocks:
+            found[block.stage].append(block)
+        return tuple(tuple(blocks) for blocks in found)
+
+    @cached_property
+    def by_name(self) -> dict[str, Parameter]:
+        """Every parameter by its name in the model."""
+        return {parameter.name: parameter for parameter in self.parameters}
+
+    def segments_in(self, parameter: Parameter) -> tuple[Segment, ...]:
+        """The parameter's segments, in row order."""
+        return tuple(self.segments[i] for i in self.segments_of[parameter.index])

@@ -1,68 +1,134 @@
-"""The host tier: every plane of every block in RAM. The authoritative copy of the model.
+"""The host tier: every plane of every block, in RAM or paged to disk. The authoritative copy of the model.
 
-Planes are flat tensors over the pool's address space, allocated once. With fp32 compute the weight plane is the master
-plane itself; otherwise it is a copy in the compute dtype that the optimizer rewrites.
+With fp32 compute the weight plane is the master plane itself; otherwise it is a copy in the compute dtype that the
+optimizer rewrites.
 """
 
-from typing import Any
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 
+from horizon_app.engine.memory.disk_store import DiskStore
 from horizon_app.engine.memory.geometry import Block, Parameter, Partition, Segment
+from horizon_app.engine.memory.pinning import PinnedMemory
+from horizon_app.engine.memory.planes import DiskState, Opening, Plane, PlaneName
+from horizon_app.engine.memory.resident_plane import ResidentPlane
+
+
+@dataclass(frozen=True, slots=True)
+class HostSpan:
+    """Elements [`start`, `end`) of one page of a plane."""
+
+    plane: Plane
+    page: int
+    start: int
+    end: int
+
+    @property
+    def numel(self) -> int:
+        """Elements."""
+        return self.end - self.start
+
+    @contextmanager
+    def opened(self, opening: Opening) -> Generator[torch.Tensor]:
+        """The elements, for the length of the context. Shape: [numel]. Waits for the disk; raises EngineError."""
+        with self.plane.opened(self.page, opening) as page:
+            yield page[self.start : self.end]
+
+    def in_ram(self) -> torch.Tensor | None:
+        """The elements, where they never leave RAM; else None."""
+        return self.plane.page(self.page)[self.start : self.end] if isinstance(self.plane, ResidentPlane) else None
 
 
 class HostPool:
     """fp32 masters, moments and gradients, and the weights in the compute dtype."""
 
-    def __init__(self, partition: Partition, compute_dtype: torch.dtype, *, pinned: bool = False) -> None:
-        self._partition = partition
-        size = partition.numel
-        self.master = torch.zeros(size, dtype=torch.float32)
-        self.exp_avg = torch.zeros(size, dtype=torch.float32)
-        self.exp_avg_sq = torch.zeros(size, dtype=torch.float32)
-        self.grad = torch.zeros(size, dtype=torch.float32)
-        self.weight = self.master if compute_dtype == torch.float32 else torch.zeros(size, dtype=compute_dtype)
-        self._pinned: list[torch.Tensor] = []
-        if pinned:
-            self._pin(self.weight)
+    def __init__(
+        self, partition: Partition, planes: Mapping[PlaneName, Plane], *, store: DiskStore | None = None,
+        pinned: bool = False,
+    ) -> None:  # fmt: skip
+        self._partition, self.planes, self.store = partition, dict(planes), store
+        self._distinct: list[Plane] = list({id(plane): plane for plane in planes.values()}.values())
+        self._pinned = PinnedMemory()
+        for tensor in self.planes[PlaneName.WEIGHT].memory if pinned else ():
+            self._pinned.add(tensor)
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all planes."""
-        planes = {p.data_ptr(): p for p in (self.master, self.exp_avg, self.exp_avg_sq, self.grad, self.weight)}
-        return sum(p.numel() * p.element_size() for p in planes.values())
+        """Bytes of host memory that all planes take."""
+        return sum(plane.num_bytes for plane in self._distinct)
 
-    def block_weight(self, block: Block) -> torch.Tensor:
-        """The block's weights in the compute dtype. Shape: [elements of the block]."""
-        return self.weight[block.pool_start : block.pool_end]
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of the disk tier's file."""
+        return 0 if self.store is None else self.store.file_bytes
 
-    def segment_grad(self, segment: Segment) -> torch.Tensor:
-        """Where the segment's gradient is gathered. Shape: [elements of the segment], fp32."""
-        return self.grad[segment.pool_start : segment.pool_start + segment.numel]
+    def block(self, name: PlaneName, block: Block) -> HostSpan:
+        """A block on one plane."""
+        return HostSpan(self.planes[name], block.index, 0, block.numel)
 
-    def parameter_view(self, plane: torch.Tensor, parameter: Parameter) -> torch.Tensor:
-        """A parameter on one plane, in its own shape, sharing memory."""
-        return plane[parameter.pool_start : parameter.pool_start + parameter.numel].view(parameter.shape)
+    def segment(self, name: PlaneName, segment: Segment) -> HostSpan:
+        """A segment on one plane."""
+        return HostSpan(self.planes[name], segment.block, segment.block_start, segment.block_start + segment.numel)
 
-    def refresh_weights(self) -> None:
-        """Recompute the compute-dtype weights from the masters."""
-        if self.weight is not self.master:
-            self.weight.copy_(self.master)
+    def read(self, parameter: Parameter, name: PlaneName = PlaneName.MASTER) -> torch.Tensor:
+        """A copy of a parameter on one plane. Shape: the parameter's."""
+        copy: torch.Tensor | None = None
+        for segment in self._partition.segments_in(parameter):
+            with self.segment(name, segment).opened(Opening.READ) as part:
+                if copy is None:
+                    copy = torch.empty(parameter.numel, dtype=part.dtype)
+                start = segment.pool_start - parameter.pool_start
+                copy[start : start + segment.numel] = part
+        if copy is None:
+            raise AssertionError(f"{parameter.name} has no segment")
+        return copy.view(parameter.shape)
+
+    def write(self, parameter: Parameter, values: torch.Tensor) -> None:
+        """Set a parameter's master, and its weights. Shape: the parameter's, any floating dtype."""
+        flat = values.reshape(-1)
+        for name in dict.fromkeys((PlaneName.MASTER, PlaneName.WEIGHT)):
+            if name is PlaneName.WEIGHT and self.planes[name] is self.planes[PlaneName.MASTER]:
+                continue
+            for segment in self._partition.segments_in(parameter):
+                start = segment.pool_start - parameter.pool_start
+                with self.segment(name, segment).opened(Opening.CHANGE) as part:
+                    part.copy_(flat[start : start + segment.numel])
+
+    def rows(self, parameter: Parameter, rows: torch.Tensor) -> torch.Tensor:
+        """Some rows of an embedding's weights. Shapes: rows [R] int64, sorted; answer [R, width]."""
+        width = parameter.shape[1]
+        found: list[torch.Tensor] = []
+        for segment, inside in rows_by_segment(self._partition, parameter, rows):
+            with self.segment(PlaneName.WEIGHT, segment).opened(Opening.READ) as part:
+                found.append(part.view(-1, width).index_select(0, rows[inside] - segment.row_start))
+        return torch.cat(found) if len(found) != 1 else found[0]
+
+    def disk_state(self, block: int) -> DiskState:
+        """What the disk has to do with the block now: the busiest of its planes."""
+        states = {plane.on_disk(block) for plane in self._distinct if plane.is_paged}
+        for state in (DiskState.WRITING, DiskState.READING, DiskState.ON_DISK):
+            if state in states:
+                return state
+        return DiskState.IN_RAM
 
     def close(self) -> None:
-        """Give back page locks."""
-        for tensor in self._pinned:
-            _cudart().cudaHostUnregister(tensor.data_ptr())
-        self._pinned.clear()
-
-    def _pin(self, tensor: torch.Tensor) -> None:
-        # Registered in place at its exact size: the caching pinned allocator rounds up to a power of two.
-        code = _cudart().cudaHostRegister(tensor.data_ptr(), tensor.numel() * tensor.element_size(), 0)
-        if int(code) != 0:
-            raise MemoryError(f"cudaHostRegister of {tensor.numel() * tensor.element_size()} bytes failed: {code}")
-        self._pinned.append(tensor)
+        """Give back page locks, memory and the disk tier's file."""
+        self._pinned.close()
+        if self.store is not None:
+            self.store.close()
+        for plane in self._distinct:
+            plane.close()
 
 
-def _cudart() -> Any:
-    """The CUDA runtime; torch has no types for it."""
-    return torch.cuda.cudart()
+def rows_by_segment(partition: Partition, parameter: Parameter, rows: torch.Tensor) -> Iterator[tuple[Segment, slice]]:
+    """The segments that hold some of the sorted `rows`, each with the part of `rows` that it holds."""
+    segments = partition.segments_in(parameter)
+    ends = torch.searchsorted(rows, torch.tensor([segment.row_end for segment in segments])).tolist()
+    start = 0
+    for segment, end in zip(segments, ends, strict=True):
+        if end > start:
+            yield segment, slice(start, end)
+        start = end

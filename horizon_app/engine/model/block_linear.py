@@ -46,17 +46,21 @@ class BlockLinear(nn.Module):
 
     def __init__(
         self, *, use: Use, in_features: int, out_features: int, segments: Sequence[Segment], access: SegmentAccess,
-        bias: nn.Parameter | None, dtype: torch.dtype,
+        bias: nn.Parameter | None, dtype: torch.dtype, out_dtype: torch.dtype | None = None,
     ) -> None:  # fmt: skip
+        """Multiplies in `dtype`; the answer has the input's dtype, or `out_dtype`."""
         super().__init__()
         self.use, self.in_features, self.out_features = use, in_features, out_features
         self.segments, self.access, self.dtype = tuple(segments), access, dtype
+        self.out_dtype = out_dtype
         self.register_parameter("bias", bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Answers x W^T + b. Shapes: x is [..., I], y is [..., O]."""
         x_TI = x.reshape(-1, self.in_features).to(self.dtype)
         y_TO = _BlockProduct.apply(x_TI, self.bias, self)
+        if self.dtype == torch.float32:  # a layer kept in fp32 hands on what its neighbours expect
+            y_TO = y_TO.to(self.out_dtype or x.dtype)
         return y_TO.view(*x.shape[:-1], self.out_features)
 
 
@@ -79,6 +83,18 @@ class _BlockProduct(torch.autograd.Function):
         return step(x_TI, dy_TO.contiguous(), layer), dbias_O, None
 
 
+def _weight(layer: BlockLinear, segment: Segment) -> torch.Tensor:
+    """The segment's weights in the dtype of the product; the same memory, unless the layer is kept in fp32."""
+    return layer.access.weight(segment).to(layer.dtype)
+
+
+def _multiply_into(out_MN: torch.Tensor, a_MK: torch.Tensor, b_KN: torch.Tensor) -> None:
+    if out_MN.dtype == a_MK.dtype:
+        torch.mm(a_MK, b_KN, out=out_MN)
+    else:
+        out_MN.copy_(torch.mm(a_MK, b_KN))
+
+
 def _product(bias_O: torch.Tensor | None, x_TI: torch.Tensor, w_IO: torch.Tensor) -> torch.Tensor:
     return torch.mm(x_TI, w_IO) if bias_O is None else torch.addmm(bias_O, x_TI, w_IO)
 
@@ -96,12 +112,12 @@ def _add_product(
 
 def _forward_rows(x_TI: torch.Tensor, bias_O: torch.Tensor | None, layer: BlockLinear) -> torch.Tensor:
     if len(layer.segments) == 1:
-        w_RI = layer.access.weight(layer.segments[0]).view(-1, layer.in_features)
+        w_RI = _weight(layer, layer.segments[0]).view(-1, layer.in_features)
         return _product(bias_O, x_TI, w_RI.t())
     y_TO = x_TI.new_empty(x_TI.shape[0], layer.out_features)
     for segment in layer.segments:
         rows = slice(segment.row_start, segment.row_end)
-        w_RI = layer.access.weight(segment).view(-1, layer.in_features)
+        w_RI = _weight(layer, segment).view(-1, layer.in_features)
         y_TO[:, rows] = _product(None if bias_O is None else bias_O[rows], x_TI, w_RI.t())
     return y_TO
 
@@ -109,7 +125,7 @@ def _forward_rows(x_TI: torch.Tensor, bias_O: torch.Tensor | None, layer: BlockL
 def _forward_columns(x_TI: torch.Tensor, bias_O: torch.Tensor | None, layer: BlockLinear) -> torch.Tensor:
     y_TO: torch.Tensor | None = None
     for segment in layer.segments:
-        w_RO = layer.access.weight(segment).view(-1, layer.out_features)
+        w_RO = _weight(layer, segment).view(-1, layer.out_features)
         x_TR = x_TI[:, segment.row_start : segment.row_end]
         y_TO = _add_product(y_TO, x_TR, w_RO, len(layer.segments), bias_O)
     if y_TO is None:
@@ -121,10 +137,10 @@ def _backward_rows(x_TI: torch.Tensor, dy_TO: torch.Tensor, layer: BlockLinear) 
     dx_TI: torch.Tensor | None = None
     for segment in reversed(layer.segments):
         dy_TR = dy_TO[:, segment.row_start : segment.row_end]
-        w_RI = layer.access.weight(segment).view(-1, layer.in_features)
+        w_RI = _weight(layer, segment).view(-1, layer.in_features)
         dx_TI = _add_product(dx_TI, dy_TR, w_RI, len(layer.segments))
         dw_RI = layer.access.gradient(segment).view(-1, layer.in_features)
-        torch.mm(dy_TR.t(), x_TI, out=dw_RI)
+        _multiply_into(dw_RI, dy_TR.t(), x_TI)
         layer.access.gradient_done(segment, dw_RI)
     if dx_TI is None:
         raise AssertionError("a linear layer has at least one segment")
@@ -134,9 +150,9 @@ def _backward_rows(x_TI: torch.Tensor, dy_TO: torch.Tensor, layer: BlockLinear) 
 def _backward_columns(x_TI: torch.Tensor, dy_TO: torch.Tensor, layer: BlockLinear) -> torch.Tensor:
     dx_TI = torch.empty_like(x_TI)
     for segment in reversed(layer.segments):
-        w_RO = layer.access.weight(segment).view(-1, layer.out_features)
+        w_RO = _weight(layer, segment).view(-1, layer.out_features)
         dx_TI[:, segment.row_start : segment.row_end] = torch.mm(dy_TO, w_RO.t())
         dw_RO = layer.access.gradient(segment).view(-1, layer.out_features)
-        torch.mm(x_TI[:, segment.row_start : segment.row_end].t(), dy_TO, out=dw_RO)
+        _multiply_into(dw_RO, x_TI[:, segment.row_start : segment.row_end].t(), dy_TO)
         layer.access.gradient_done(segment, dw_RO)
     return dx_TI

@@ -5,7 +5,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from safetensors import safe_open
 from torch import nn
 
@@ -85,13 +84,12 @@ def _try_weights(folder: Path, found: Discovered, parameters: list[ParameterFact
     """Read as training does, into nothing: names, shapes and formats are checked, no weight leaves the disk."""
     refuse_quantised(found.causal.config)
     targets = [
-        (
-            Parameter(index=i, name=p.name, shape=p.shape, use=p.use, stage=0, pool_start=0, decay=p.decay),
-            torch.empty(p.shape, device="meta"),
-        )
+        Parameter(index=i, name=p.name, shape=p.shape, use=p.use, stage=0, pool_start=0, decay=p.decay)
         for i, p in enumerate(parameters)
     ]
-    read_weights(folder, targets, prefix=found.causal.base_model_prefix, aliases=found.aliases)
+    read_weights(
+        folder, targets, lambda *_: None, prefix=found.causal.base_model_prefix, aliases=found.aliases
+    )  # fmt: skip
 
 
 def _groups(folder: Path) -> tuple[TensorGroup, ...]:

@@ -33,7 +33,7 @@ class HostLookup(nn.Module):
         embedding.padding_idx = None
         self.parameter, self._device, self._dtype = parameter, device, compute_dtype
         self.num_embeddings, self.embedding_dim = embedding.num_embeddings, embedding.embedding_dim
-        self.table: Callable[[], torch.Tensor] | None = None
+        self.read_rows: Callable[[torch.Tensor], torch.Tensor] | None = None  # sorted rows -> [rows, width]
         self.collected: list[RowGradient] = []
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
@@ -52,6 +52,6 @@ class HostLookup(nn.Module):
         return functional_call(embedding, {"weight": leaf}, (inverse.to(self._device),))
 
     def _rows(self, rows: torch.Tensor) -> torch.Tensor:
-        if self.table is None:  # only shapes matter while the order of accesses is recorded
+        if self.read_rows is None:  # only shapes matter while the order of accesses is recorded
             return torch.zeros(rows.numel(), self.embedding_dim, dtype=self._dtype)
-        return self.table().index_select(0, rows)
+        return self.read_rows(rows)

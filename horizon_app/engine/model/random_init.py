@@ -1,17 +1,18 @@
 """Random weights as the model's own code makes them, one stage at a time: memory never holds the model twice."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 import torch
 from torch import nn
 
 from horizon_app.engine.memory.geometry import Parameter
 from horizon_app.engine.model.discovery import Discovered
+from horizon_app.engine.model.weights import Write
 
 
 @torch.no_grad()
-def initialise(found: Discovered, target_of: Callable[[str], tuple[Parameter, torch.Tensor] | None], seed: int) -> None:
-    """Fill the targets with fresh random weights; the same seed gives the same weights.
+def initialise(found: Discovered, parameters: Mapping[str, Parameter], write: Write, seed: int) -> None:
+    """Hand fresh random weights of each of `parameters` (by name) to `write`; the same seed gives the same weights.
 
     Call before the model's modules are replaced.
     """
@@ -24,24 +25,22 @@ def initialise(found: Discovered, target_of: Callable[[str], tuple[Parameter, to
         if id(module) not in inside:
             units.append((f"{name}." if name else "", [("", module)]))
     for prefix, modules in units:
-        _initialise_unit(found, prefix, modules, target_of)
+        _initialise_unit(found, prefix, modules, parameters, write)
 
 
 def _initialise_unit(
     found: Discovered, prefix: str, modules: list[tuple[str, nn.Module]],
-    target_of: Callable[[str], tuple[Parameter, torch.Tensor] | None],
+    parameters: Mapping[str, Parameter], write: Write,
 ) -> None:  # fmt: skip
     meta: list[tuple[nn.Module, str, nn.Parameter, str]] = []
     for path, module in modules:
         for key, parameter in module.named_parameters(recurse=False):
             full = prefix + (f"{path}." if path else "") + key
-            if target_of(full) is not None:
+            if full in parameters:
                 meta.append((module, key, parameter, full))
                 module._parameters[key] = nn.Parameter(torch.zeros(parameter.shape))
     for _, module in reversed(modules):  # children first, as transformers does
         found.causal._init_weights(module)
     for module, key, parameter, full in meta:
-        target = target_of(full)
-        if target is not None:
-            target[1].copy_(module._parameters[key])  # type: ignore[arg-type]
+        write(parameters[full], module._parameters[key])  # type: ignore[arg-type]
         module._parameters[key] = parameter

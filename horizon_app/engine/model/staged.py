@@ -5,7 +5,7 @@ micro-batch with proxies in place of its decoder layers, which note their argume
 layers then run in whatever order the schedule asks. Knows nothing of arenas or copies.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,9 @@ from horizon_app.engine.memory.geometry import Parameter, Partition, Use
 from horizon_app.engine.model.block_linear import BlockLinear, SegmentAccess
 from horizon_app.engine.model.discovery import Discovered
 from horizon_app.engine.model.lookup import HostLookup, RowGradient
+
+NORM = "norm"
+"""The word for norms, which are computed in fp32 in any case."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -108,17 +111,19 @@ class StagedModel:
 
     def __init__(
         self, found: Discovered, partition: Partition, access: SegmentAccess, *, device: torch.device,
-        compute_dtype: torch.dtype,
+        compute_dtype: torch.dtype, keep_fp32: Sequence[str] = (),
     ) -> None:  # fmt: skip
+        """Linear layers with a word of `keep_fp32` in their name multiply in fp32. Raises UnsupportedModel."""
         self.partition, self.device, self.compute_dtype = partition, device, compute_dtype
         self._found, self._access = found, access
-        self._by_name = {p.name: p for p in partition.parameters}
+        self._keep_fp32 = [word for word in keep_fp32 if word != NORM]
         self.resident: dict[str, nn.Parameter] = {}
         self.lookups: list[HostLookup] = []
         self.gathered: list[list[Parameter]] = [
             [p for p in partition.parameters if p.stage == s and p.use is Use.GATHER and len(p.shape) > 1]
             for s in range(len(partition.stage_names))
         ]
+        self._check_words([p.name for p in partition.parameters])
         self._bind()
         for owner in found.causal.modules():
             for key, buffer in owner.named_buffers(recurse=False):
@@ -217,6 +222,10 @@ class StagedModel:
         # attention_mask stays None: the model then keeps packed samples apart by their restarting positions.
         return self._found.base(use_cache=False, **kwargs).last_hidden_state
 
+    def forget_rows(self) -> None:
+        """Drop what embeddings have noted of micro-batches that are given up."""
+        self._take_rows()
+
     def _take_rows(self) -> list[RowGradient]:
         rows = [gradient for lookup in self.lookups for gradient in lookup.collected]
         for lookup in self.lookups:
@@ -238,7 +247,7 @@ class StagedModel:
             self._wrap_norms(causal)
 
     def _replacement(self, name: str, module: nn.Module) -> nn.Module | None:
-        parameter = self._by_name.get(f"{name}.weight")
+        parameter = self.partition.by_name.get(f"{name}.weight")
         if isinstance(module, nn.Embedding):
             tied = self._found.head_name + ".weight"
             lookup = HostLookup(
@@ -250,12 +259,24 @@ class StagedModel:
             return None
         rows, columns = parameter.shape
         inside, outside = (columns, rows) if parameter.use is Use.LINEAR else (rows, columns)
-        segments = [self.partition.segments[i] for i in self.partition.segments_of[parameter.index]]
+        segments = self.partition.segments_in(parameter)
         bias = module.bias if isinstance(module, nn.Linear | Conv1D) else None
         return BlockLinear(
             use=parameter.use, in_features=inside, out_features=outside, segments=segments, access=self._access,
-            bias=bias, dtype=self.compute_dtype,
+            bias=bias, dtype=torch.float32 if self._stays_fp32(name) else self.compute_dtype,
+            out_dtype=torch.float32 if self._stays_fp32(name) and name == self._found.head_name else None,
         )  # fmt: skip
+
+    def _stays_fp32(self, name: str) -> bool:
+        return any(word in name for word in self._keep_fp32)
+
+    def _check_words(self, names: Sequence[str]) -> None:
+        unknown = [word for word in self._keep_fp32 if not any(word in name for name in names)]
+        if unknown:
+            raise UnsupportedModel(
+                f"precision.keep_fp32 names {', '.join(unknown)}, but no layer of the model has that in its name; the "
+                f"last layer's are {', '.join(n for n in names if f'.{self._found.num_layers - 1}.' in n)}"
+            )
 
     def _make_resident(self, name: str) -> None:
         parent, _, key = name.rpartition(".")

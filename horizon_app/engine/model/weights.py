@@ -5,7 +5,7 @@ Never holds the model twice: reading maps the files, writing goes shard by shard
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -20,7 +20,7 @@ INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 SHARD_BYTES = 2 << 30
 KEPT_SUFFIXES = {".json", ".txt", ".model", ".jinja", ".tiktoken"}
-NamedTarget = tuple[Parameter, torch.Tensor]
+Write = Callable[[Parameter, torch.Tensor], None]
 
 
 def tensor_files(model_dir: Path) -> dict[str, Path]:
@@ -42,29 +42,33 @@ def tensor_files(model_dir: Path) -> dict[str, Path]:
         return dict.fromkeys(file.keys(), single)
 
 
-def read_weights(model_dir: Path, targets: list[NamedTarget], *, prefix: str, aliases: Mapping[str, str]) -> None:
-    """Fill each target (fp32, in the parameter's shape) from the checkpoint.
+def read_weights(
+    model_dir: Path, parameters: Sequence[Parameter], write: Write, *, prefix: str, aliases: Mapping[str, str]
+) -> None:
+    """Hand the tensor of each parameter to `write`, one at a time, in any floating dtype.
 
     `prefix` is the base model's name: checkpoints of a bare base model leave it out. `aliases` gives a second name for
     a tied parameter. Raises WeightsUnusable with every tensor that is missing or of another shape.
     """
     files = tensor_files(model_dir)
-    wanted: dict[Path, list[tuple[str, NamedTarget]]] = {}
+    wanted: dict[Path, list[tuple[str, Parameter]]] = {}
     missing: list[str] = []
-    for parameter, target in targets:
+    for parameter in parameters:
         key = _find(parameter.name, files, prefix, aliases)
         if key is None:
             missing.append(parameter.name)
         else:
-            wanted.setdefault(files[key], []).append((key, (parameter, target)))
+            wanted.setdefault(files[key], []).append((key, parameter))
     if missing:
         raise WeightsUnusable(
-            f"{model_dir}: {len(missing)} of {len(targets)} tensors are missing, first {', '.join(missing[:5])}"
+            f"{model_dir}: {len(missing)} of {len(parameters)} tensors are missing, first {', '.join(missing[:5])}"
         )
     for path, entries in wanted.items():
         with _open(path) as file:
-            for key, (parameter, target) in entries:
-                _copy(file.get_tensor(key), parameter, target, path, key)
+            for key, parameter in entries:
+                tensor = file.get_tensor(key)
+                _check(tensor, parameter, path, key)
+                write(parameter, tensor)
 
 
 def refuse_quantised(config: PretrainedConfig) -> None:
@@ -119,7 +123,7 @@ def _find(name: str, files: dict[str, Path], prefix: str, aliases: Mapping[str, 
     return None
 
 
-def _copy(source: torch.Tensor, parameter: Parameter, target: torch.Tensor, path: Path, key: str) -> None:
+def _check(source: torch.Tensor, parameter: Parameter, path: Path, key: str) -> None:
     if tuple(source.shape) != parameter.shape:
         raise WeightsUnusable(
             f"{path}: {key} has shape {list(source.shape)}, the config asks for {list(parameter.shape)}"
@@ -128,7 +132,6 @@ def _copy(source: torch.Tensor, parameter: Parameter, target: torch.Tensor, path
         raise WeightsUnusable(
             f"{path}: {key} holds {source.dtype} (quantised?); only floating-point weights are trained"
         )
-    target.copy_(source)
 
 
 def _open(path: Path) -> safe_open:  # type: ignore[valid-type]

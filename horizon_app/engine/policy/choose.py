@@ -6,7 +6,7 @@ from horizon_app.engine.policy.optimal import Optimal
 from horizon_app.engine.policy.protocol import ReplacementPolicy
 
 
-def make_policy(name: Policy) -> ReplacementPolicy:
+def make_policy(name: Policy, capacity: int) -> ReplacementPolicy:
     """A fresh policy. Raises NotImplementedError for words that the spec refuses before a run gets here."""
     match name:
         case Policy.LRU:

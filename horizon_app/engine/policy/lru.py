@@ -22,6 +22,12 @@ class Lru:
         """Forget the block."""
         del self._order[block]
 
+    def horizon(self, position: int, window_end: int) -> None:
+        """Nothing: only the past counts."""
+
+    def resized(self, capacity: int) -> None:
+        """Nothing: the order is the same at every size."""
+
     def victim(self, may_leave: Callable[[int], bool]) -> int | None:
         """The oldest block that may leave."""
         return next((block for block in self._order if may_leave(block)), None)

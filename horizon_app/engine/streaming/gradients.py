@@ -5,6 +5,7 @@ they are complete; a slot goes back when all that was in it has left.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -12,7 +13,8 @@ import torch
 from horizon_app.engine.memory.arena import Arena
 from horizon_app.engine.memory.block_table import BlockTable
 from horizon_app.engine.memory.geometry import Parameter, Partition, Segment
-from horizon_app.engine.memory.host_pool import HostPool
+from horizon_app.engine.memory.host_pool import HostPool, rows_by_segment
+from horizon_app.engine.memory.planes import Opening, PlaneName
 from horizon_app.engine.streaming.backends.protocol import Backend, Event
 from horizon_app.engine.streaming.streamer import Streamer
 
@@ -31,12 +33,15 @@ class GradientGather:
 
     def __init__(
         self, *, partition: Partition, pool: HostPool, arena: Arena, table: BlockTable, backend: Backend,
-        streamer: Streamer, num_slots: int,
+        streamer: Streamer, num_slots: int, writes_host: bool = False,
     ) -> None:  # fmt: skip
+        """With `writes_host`, products write a segment's first gradient into the host tier's memory itself."""
         self._partition, self._pool, self._arena, self._table = partition, pool, arena, table
-        self._backend, self._streamer, self._num_slots = backend, streamer, num_slots
+        self._backend, self._streamer, self.num_slots = backend, streamer, num_slots
+        self._writes_host = writes_host
         self._slots: deque[_GradientSlot] = deque()
         self._written = bytearray(len(partition.segments))  # segments whose host gradient is of this step
+        self._in_place: set[int] = set()  # segments whose gradient is being written on the host
         self._squares = torch.zeros(len(partition.blocks), dtype=torch.float64)
         self.first_bad_stage: int | None = None  # where a gradient that is not finite was seen first
 
@@ -46,15 +51,38 @@ class GradientGather:
         self._squares.zero_()
         self.first_bad_stage = None
 
+    def drop(self) -> None:
+        """Forget all gradients of a step that is given up; its copies are waited for."""
+        self._in_place.clear()
+        while self._slots:
+            oldest = self._slots.popleft()
+            for _, event in oldest.leaving:
+                event.wait()
+            self._streamer.give_slot_back(oldest.slot)
+        self._backend.synchronize()
+        for block in self._partition.blocks:
+            self._pool.planes[PlaneName.GRAD].forget(block.index)
+            self._table.gradient_dropped(block.index)
+
     def reserve(self, segment: Segment) -> torch.Tensor:
-        """Device memory for one segment's gradient. Shape: [elements of the segment]."""
+        """Memory for one segment's gradient. Shape: [elements of the segment]."""
+        self._table.begin_gradient(segment.block)
+        if self._writes_host and not self._written[segment.index]:
+            target = self._pool.segment(PlaneName.GRAD, segment).in_ram()
+            if target is not None:
+                self._in_place.add(segment.index)
+                return target
         slot = self._room_for(segment.numel)
         start, slot.used = slot.used, slot.used + segment.numel + -segment.numel % ALIGN
-        self._table.begin_gradient(segment.block)
         return self._arena.tensor(slot.slot)[start : start + segment.numel]
 
     def send(self, segment: Segment, gradient: torch.Tensor) -> None:
         """The segment's gradient is computed: add it on the host."""
+        if segment.index in self._in_place:
+            self._in_place.remove(segment.index)
+            self._written[segment.index] = 1
+            self._table.gradient_gathered(segment.block)
+            return
         event = self.add(segment, gradient)
         self._table.gradient_leaves(segment.block)
         self._slots[-1].leaving.append((segment.block, event))
@@ -63,42 +91,51 @@ class GradientGather:
         """Add a gradient that does not lie in the arena. Shape: [elements of the segment], any dtype."""
         first = not self._written[segment.index]
         self._written[segment.index] = 1
-        target = self._pool.segment_grad(segment)
         self._streamer.counters.bytes_out += gradient.numel() * gradient.element_size()
-        return self._backend.gather_out(gradient.view(-1), target, add=not first)
+        return self._backend.gather_out(gradient.view(-1), self._pool.segment(PlaneName.GRAD, segment), add=not first)
 
     def add_parameter(self, parameter: Parameter, gradient: torch.Tensor) -> None:
         """Add a whole parameter's gradient that does not lie in the arena. Shape: the parameter's, any dtype."""
         flat = gradient.contiguous().view(-1)
-        for index in self._partition.segments_of[parameter.index]:
-            segment = self._partition.segments[index]
+        for segment in self._partition.segments_in(parameter):
             start = segment.pool_start - parameter.pool_start
             self.add(segment, flat[start : start + segment.numel])
             self._table.gradient_on_host(segment.block)
 
-    def add_rows(self, parameter: int, rows: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Add the gradient of some rows of an embedding. Shapes: rows [R] int64, gradient [R, width], on the host."""
-        facts = self._partition.parameters[parameter]
-        table = self._pool.parameter_view(self._pool.grad, facts)
-        fresh = [i for i in self._partition.segments_of[parameter] if not self._written[i]]
-        for i in fresh:
-            self._written[i] = 1
-            self._table.gradient_on_host(self._partition.segments[i].block)
+    def add_rows(self, parameter: Parameter, rows: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Add the gradient of some rows of an embedding.
+
+        Shapes: rows [R] int64, sorted; gradient [R, width], any dtype; both on the host.
+        """
+        segments = self._partition.segments_in(parameter)
+        fresh = {segment.index for segment in segments if not self._written[segment.index]}
+        for segment in segments:
+            self._written[segment.index] = 1
+            self._table.gradient_on_host(segment.block)
+        parts = dict(_by_segment(self._partition, parameter, rows))
 
         def work() -> None:
-            for i in fresh:
-                self._pool.segment_grad(self._partition.segments[i]).zero_()
-            table.index_add_(0, rows, gradient.to(torch.float32))
+            for segment in segments:
+                inside = parts.get(segment.index)
+                if segment.index not in fresh and inside is None:
+                    continue
+                with self._pool.segment(PlaneName.GRAD, segment).opened(Opening.CHANGE) as target:
+                    if segment.index in fresh:
+                        target.zero_()
+                    if inside is not None:
+                        table = target.view(-1, parameter.shape[1])
+                        table.index_add_(0, rows[inside] - segment.row_start, gradient[inside].to(target.dtype))
 
         self._backend.after_gathers(work)
 
     def norm_when_gathered(self, stage: int) -> None:
         """Take the stage's squared norm on the gathering thread, once its gradients are complete."""
-        blocks = self._partition.blocks_of_stage(stage)
+        blocks = self._partition.stage_blocks[stage]
 
         def work() -> None:
             for block in blocks:
-                norm = torch.linalg.vector_norm(self._pool.grad[block.pool_start : block.pool_end])
+                with self._pool.block(PlaneName.GRAD, block).opened(Opening.READ) as gradient:
+                    norm = torch.linalg.vector_norm(gradient)
                 self._squares[block.index] = norm.double() ** 2
                 if self.first_bad_stage is None and not bool(torch.isfinite(norm)):
                     self.first_bad_stage = stage
@@ -120,7 +157,7 @@ class GradientGather:
     def _room_for(self, numel: int) -> _GradientSlot:
         if self._slots and self._slots[-1].used + numel <= self._partition.block_numel:
             return self._slots[-1]
-        if len(self._slots) >= self._num_slots:
+        if len(self._slots) >= self.num_slots:
             self._drain_oldest()
         slot, after = self._streamer.take_slot()
         after.wait()
@@ -139,3 +176,8 @@ class GradientGather:
             block, event = slot.leaving.pop(0)
             event.wait()
             self._table.gradient_gathered(block)
+
+
+def _by_segment(partition: Partition, parameter: Parameter, rows: torch.Tensor) -> Iterator[tuple[int, slice]]:
+    for segment, inside in rows_by_segment(partition, parameter, rows):
+        yield segment.index, inside

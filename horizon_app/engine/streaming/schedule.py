@@ -12,6 +12,7 @@ from functools import cached_property
 import torch
 
 from horizon_app.contracts.residency import Direction
+from horizon_app.contracts.run_spec import ScheduleOrder
 from horizon_app.engine.memory.geometry import Partition, Segment
 from horizon_app.engine.policy.optimal import optimal_misses
 from horizon_app.engine.policy.protocol import NEVER
@@ -109,35 +110,52 @@ class Schedule:
 class Shape:
     """What the schedule of an optimizer step depends on, besides the model."""
 
-    micro_batches: int
     head_chunks: tuple[int, ...]  # chunks of the loss, one number a micro-batch
     recompute: bool
+    order: ScheduleOrder = ScheduleOrder.LAYER_MAJOR
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Micro-batches (as their chunks of the loss) that pass the model together, up and down."""
+        if self.order is ScheduleOrder.LAYER_MAJOR:
+            return (self.head_chunks,)
+        return tuple((chunks,) for chunks in self.head_chunks)
 
 
 def build_schedule(orders: Sequence[StageOrder], gathered: Sequence[tuple[int, ...]], shape: Shape) -> Schedule:
-    """The layer-major schedule: all micro-batches pass a stage while its blocks are there, up and then down.
+    """All compute steps of an optimizer step: layer-major, where all micro-batches pass a stage while its blocks are
+    there, or one micro-batch after the other.
 
     `gathered` names the blocks that each stage copies to a workspace before its products.
     """
+    steps: list[tuple[int, Direction, list[int]]] = []
+    for group in shape.groups:
+        steps += _up_and_down(orders, gathered, group, recompute=shape.recompute)
+    return _join(steps)
+
+
+def _up_and_down(
+    orders: Sequence[StageOrder], gathered: Sequence[tuple[int, ...]], group: tuple[int, ...], *, recompute: bool
+) -> list[tuple[int, Direction, list[int]]]:
     last = len(orders) - 1
     steps: list[tuple[int, Direction, list[int]]] = []
     if orders[0].forward:
-        steps.append((0, Direction.FORWARD, [*gathered[0], *orders[0].forward * shape.micro_batches]))
+        steps.append((0, Direction.FORWARD, [*gathered[0], *orders[0].forward * len(group)]))
     for stage in range(1, last):
         once = list(orders[stage].forward)
-        steps.append((stage, Direction.FORWARD, [*gathered[stage], *once * shape.micro_batches]))
+        steps.append((stage, Direction.FORWARD, [*gathered[stage], *once * len(group)]))
     head: list[int] = list(gathered[last])
-    for chunks in shape.head_chunks:
+    for chunks in group:
         head += [*orders[last].forward, *orders[last].backward] * chunks
     steps.append((last, Direction.BACKWARD, head))
     for stage in range(last - 1, 0, -1):
         order = orders[stage]
-        once = [*order.forward, *order.backward] if shape.recompute else list(order.backward)
-        again = gathered[stage] if shape.recompute else ()
-        steps.append((stage, Direction.BACKWARD, [*again, *once * shape.micro_batches]))
+        once = [*order.forward, *order.backward] if recompute else list(order.backward)
+        again = gathered[stage] if recompute else ()
+        steps.append((stage, Direction.BACKWARD, [*again, *once * len(group)]))
     if orders[0].backward:
-        steps.append((0, Direction.BACKWARD, list(orders[0].backward * shape.micro_batches)))
-    return _join(steps)
+        steps.append((0, Direction.BACKWARD, list(orders[0].backward * len(group))))
+    return steps
 
 
 def _join(steps: Sequence[tuple[int, Direction, list[int]]]) -> Schedule:

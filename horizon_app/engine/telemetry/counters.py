@@ -15,3 +15,9 @@ class Counters:
     bytes_in: int = 0
     bytes_out: int = 0
     fetches: int = 0
+
+    def reset(self) -> None:
+        """Start on another optimizer step."""
+        self.accesses = self.hits = self.late = self.misses = self.fetches = 0
+        self.bytes_in = self.bytes_out = 0
+        self.stall_s = 0.0

@@ -1,21 +1,28 @@
-"""The sizes that depend on model and machine: arena, micro-batch, whether activations are kept."""
+"""The sizes that depend on model and machine: tiers, arena, micro-batch, whether activations are kept."""
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
-import torch
+import psutil
 
-from horizon_app.contracts.run_spec import Recompute
+from horizon_app.contracts.run_spec import Disk, Recompute
 from horizon_app.engine.errors import ArenaTooSmall, TierExhausted
-from horizon_app.engine.hardware.probe import free_device_memory
+from horizon_app.engine.hardware.probe import device_memory, free_device_memory
 from horizon_app.engine.memory.geometry import Partition
+from horizon_app.engine.memory.placement import Placement, place_planes
 from horizon_app.engine.training.config import ACTIVATION_SHARE, MICRO_BATCH_TOKENS, EngineConfig
+from horizon_app.engine.training.host_tier import HostLayout
+from horizon_app.engine.training.loss import chunk_tokens
 
 SMALLEST_ARENA = 2
 GRADIENT_SLOTS = 2
 WIDEST_GRADIENT_SHARE = 4
 """Gradients get a second slot from arenas of this many times two slots on: one can leave while the other fills."""
+HOST_SHARE = 0.8
+"""Share of the free RAM that the host tier takes by itself; the rest is for activations and whatever else runs."""
+INPUT_SHARE = 0.5
+"""Share of the activations' budget that waiting layer inputs may take on the device before they move to the host."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,60 +31,103 @@ class Sizes:
 
     num_slots: int
     gradient_slots: int
+    shares_host: bool  # products read weights from the host tier: no arena for weights
     micro_batch: int
+    chunk_tokens: int  # tokens whose logits exist at once
     recompute: bool
-    host_bytes: int
+    host_inputs: bool
+    placement: Placement
     arena_bytes: int
-    activation_bytes: int
+    input_limit: int | None  # bytes of them in RAM; None: all
+    input_bytes: int  # of waiting layer inputs, where they are on the host
+    fixed_bytes: int  # of activations, whatever the micro-batch
+    bytes_per_sequence: float  # of activations, for each sequence of a micro-batch
+    device_bytes: int  # that arena and activations may take
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes of the host tier in RAM."""
+        return self.placement.host_bytes + self.input_bytes
+
+    def activation_bytes(self, micro_batch: int) -> int:
+        """Bytes of activations on the device with this micro-batch: an estimate."""
+        return int(self.fixed_bytes + self.bytes_per_sequence * micro_batch)
+
+    def free_share(self, micro_batch: int) -> float:
+        """Share of the device's memory that stays free: of what it is planned to take, so the same in every run."""
+        return 1.0 - (self.arena_bytes + self.activation_bytes(micro_batch)) / max(1, self.device_bytes)
 
 
-def host_plane_bytes(partition: Partition, compute_dtype: torch.dtype) -> int:
-    """Bytes of the host tier's planes: master, two moments, gradient; and weights where the dtype is not fp32."""
-    return partition.numel * (16 if compute_dtype == torch.float32 else 16 + compute_dtype.itemsize)
-
-
-def decide_sizes(config: EngineConfig, partition: Partition, model_config: Any) -> Sizes:
+def decide_sizes(config: EngineConfig, partition: Partition, layout: HostLayout, model_config: Any) -> Sizes:
     """Decide what the spec leaves to us. Raises ArenaTooSmall or TierExhausted, with the numbers."""
-    itemsize = config.compute_dtype.itemsize
-    host = host_plane_bytes(partition, config.compute_dtype)
+    on_cpu = config.device.type == "cpu"
+    placement = _place(config, layout)
     free = free_device_memory(config.device)
-    limit = config.host_limit_bytes if config.host_limit_bytes is not None else _free_host()
-    if host > limit:
-        raise TierExhausted(
-            tier="host", needed_bytes=host, free_bytes=limit,
-            fix="raise offload.host_memory or take a smaller model (the disk tier is not available yet)",
-        )  # fmt: skip
-    left = free - (host if config.device.type == "cpu" else 0)
-    slots = _num_slots(config, partition, left)
+    left = free - (placement.host_bytes if on_cpu else 0)
+    shares_host = on_cpu and config.max_blocks is None and placement.frames[layout.weight_plane] is None
+    slots = GRADIENT_SLOTS if shares_host else _num_slots(config, partition, left)
     arena = slots * config.block_bytes
     if arena > max(left, 0):
-        raise TierExhausted(
-            tier="device", needed_bytes=arena, free_bytes=max(left, 0), fix="lower offload.max_gpu_blocks",
-        )  # fmt: skip
+        fix = "lower offload.max_gpu_blocks"
+        raise TierExhausted(tier="device", needed_bytes=arena, free_bytes=max(left, 0), fix=fix)
     budget = max(0.0, (left - arena) * ACTIVATION_SHARE)
-    per_token = _kept_bytes_per_token(model_config, itemsize)
-    tokens = config.global_batch * config.sequence_length
+    itemsize, tokens = config.compute_dtype.itemsize, config.global_batch * config.sequence_length
+    per_token, layers = _kept_bytes_per_token(model_config, itemsize), model_config.num_hidden_layers
     recompute = config.recompute is Recompute.ALWAYS or (
         config.recompute is Recompute.AUTO and per_token * tokens > budget
     )
-    layers = model_config.num_hidden_layers
     per_call = per_token / layers if recompute else per_token
     micro = min(config.micro_batch or _micro_batch(config, per_call, budget), config.global_batch)
-    kept = per_token / layers * micro * config.sequence_length if recompute else per_token * tokens
+    waiting = model_config.hidden_size * itemsize * tokens * (layers + 1)
+    host_inputs = recompute and waiting > budget * INPUT_SHARE if config.host_inputs is None else config.host_inputs
+    host_inputs = recompute and host_inputs
+    kept = 0 if recompute else int(per_token * tokens)
+    input_limit = _input_limit(config, placement)
     return Sizes(
         num_slots=slots, gradient_slots=GRADIENT_SLOTS if slots >= GRADIENT_SLOTS * WIDEST_GRADIENT_SHARE else 1,
-        micro_batch=micro, recompute=recompute, host_bytes=host, arena_bytes=arena,
-        activation_bytes=int(kept + model_config.hidden_size * itemsize * tokens * (layers + 1)),
+        shares_host=shares_host, micro_batch=micro, recompute=recompute,
+        chunk_tokens=chunk_tokens(model_config.vocab_size, itemsize, config.logits_budget_bytes),
+        host_inputs=host_inputs, placement=placement, arena_bytes=arena, input_limit=input_limit,
+        input_bytes=(waiting if input_limit is None else min(waiting, input_limit)) if host_inputs else 0,
+        fixed_bytes=kept + (0 if host_inputs else waiting) + 2 * config.logits_budget_bytes,
+        bytes_per_sequence=per_call * config.sequence_length if recompute else 0.0,
+        device_bytes=device_memory(config.device) - (placement.host_bytes if on_cpu else 0),
     )  # fmt: skip
 
 
+def _place(config: EngineConfig, layout: HostLayout) -> Placement:
+    can_page = config.disk is not Disk.OFF
+    fix = "raise offload.host_memory or take a smaller model" + ("" if can_page else ", or set offload.disk to auto")
+    return place_planes(
+        layout.page_bytes(), _host_limit(config), may_page=can_page, page_moments=config.disk is Disk.ON, fix=fix
+    )  # fmt: skip
+
+
+def _input_limit(config: EngineConfig, placement: Placement) -> int | None:
+    if config.disk is Disk.OFF:
+        return None
+    if config.input_limit_bytes is not None:
+        return config.input_limit_bytes
+    return max(0, _host_limit(config) - placement.host_bytes)
+
+
+def _host_limit(config: EngineConfig) -> int:
+    if config.host_limit_bytes is not None:
+        return config.host_limit_bytes
+    return int(psutil.virtual_memory().available * HOST_SHARE)
+
+
 def _num_slots(config: EngineConfig, partition: Partition, left: int) -> int:
-    everything = len(partition.blocks) + GRADIENT_SLOTS
     if config.max_blocks is None:
         # Half of what is free, up to the whole model: activations and logits need the other half.
-        slots = max(SMALLEST_ARENA, min(everything, max(0, left) // 2 // config.block_bytes))
-    else:
-        slots = min(config.max_blocks, max(everything, SMALLEST_ARENA))
+        everything = len(partition.blocks) + GRADIENT_SLOTS
+        return max(SMALLEST_ARENA, min(everything, max(0, left) // 2 // config.block_bytes))
+    return cap_slots(config.max_blocks, partition)
+
+
+def cap_slots(wanted: int, partition: Partition) -> int:
+    """The slots that an arena of `wanted` gets: never more than there is use for. Raises ArenaTooSmall."""
+    slots = min(wanted, max(len(partition.blocks) + GRADIENT_SLOTS, SMALLEST_ARENA))
     if slots < SMALLEST_ARENA:
         raise ArenaTooSmall(slots=slots, needed=SMALLEST_ARENA)
     return slots
@@ -103,7 +153,3 @@ def _kept_bytes_per_token(model_config: Any, itemsize: int) -> float:
     return model_config.num_hidden_layers * (
         hidden * (8 * itemsize + 12) + 4 * heads * head_dim * itemsize + 4 * ffn * itemsize
     )
-
-
-def _free_host() -> int:
-    return free_device_memory(torch.device("cpu"))

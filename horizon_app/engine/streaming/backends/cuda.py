@@ -9,7 +9,10 @@ from collections.abc import Callable
 import torch
 
 from horizon_app.engine.errors import TransferFailed
-from horizon_app.engine.streaming.backends.cpu import CpuEvent, Mover, accumulate
+from horizon_app.engine.memory.host_pool import HostSpan
+from horizon_app.engine.memory.planes import Opening
+from horizon_app.engine.streaming.backends.cpu import accumulate
+from horizon_app.engine.streaming.backends.mover import Mover
 from horizon_app.engine.streaming.backends.protocol import Event
 
 STAGING_BUFFERS = 4
@@ -45,6 +48,7 @@ class CudaBackend:
     """Slots in device memory; weights in on one stream, gradients out on another, added by a host thread."""
 
     pins_host_memory = True
+    shares_host_memory = False
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -52,23 +56,41 @@ class CudaBackend:
         self._in = torch.cuda.Stream(device)
         self._out = torch.cuda.Stream(device)
         self._adder = Mover("horizon-gather-out")
+        self._opener = Mover("horizon-copy-in")
         self._staging: queue.SimpleQueue[torch.Tensor] = queue.SimpleQueue()
+        self._has_staging = False
 
     def new_arena(self, num_slots: int, block_numel: int, dtype: torch.dtype) -> torch.Tensor:
         """Memory of the arena on the device, and the pinned buffers that its gradients leave through."""
-        for _ in range(STAGING_BUFFERS):
-            self._staging.put(self._pinned(block_numel * torch.float32.itemsize))
+        if not self._has_staging:  # an arena of another size needs no others
+            self._has_staging = True
+            for _ in range(STAGING_BUFFERS):
+                self._staging.put(self._pinned(block_numel * torch.float32.itemsize))
         return torch.zeros(num_slots, block_numel, dtype=dtype, device=self.device)
 
-    def copy_in(self, target: torch.Tensor, source: torch.Tensor, after: Event) -> Event:
-        """Queue the copy on the inward stream, ordered after the last compute that read the slot."""
+    def copy_in(self, target: torch.Tensor, source: HostSpan, after: Event) -> Event:
+        """Queue the copy on the inward stream, ordered after the last compute that read the slot.
+
+        A source that may be on disk is opened by a thread, which keeps it open until the device has read it.
+        """
+        content = source.in_ram()
+        if content is not None:
+            return self._enqueue_copy(target, content, after)
+
+        def copy() -> None:
+            with source.opened(Opening.READ) as opened:
+                self._enqueue_copy(target, opened, after).block_host()
+
+        return self._opener.submit(copy)
+
+    def _enqueue_copy(self, target: torch.Tensor, content: torch.Tensor, after: Event) -> CudaEvent:
         if isinstance(after, CudaEvent):
             after.order(self._in)
         with torch.cuda.stream(self._in):
-            target.copy_(source, non_blocking=True)
+            target.copy_(content, non_blocking=True)
         return self._record(self._in)
 
-    def gather_out(self, source: torch.Tensor, target: torch.Tensor, *, add: bool) -> Event:
+    def gather_out(self, source: torch.Tensor, target: HostSpan, *, add: bool) -> Event:
         """Copy to a pinned buffer on the outward stream; the adder thread waits for it and adds."""
         self._out.wait_event(torch.cuda.current_stream().record_event())
         whole = self._staging.get()  # blocks the host while all buffers are full: bounds pinned memory
@@ -83,11 +105,11 @@ class CudaBackend:
             accumulate(buffer, target, add=add)
             self._staging.put(whole)
 
-        return _HostEvent(self._adder.submit(add_on_host))
+        return self._adder.submit(add_on_host)
 
     def after_gathers(self, work: Callable[[], None]) -> Event:
         """Queue `work` behind the additions."""
-        return _HostEvent(self._adder.submit(work))
+        return self._adder.submit(work)
 
     def compute_event(self) -> Event:
         """The compute issued so far on the current stream."""
@@ -95,11 +117,13 @@ class CudaBackend:
 
     def synchronize(self) -> None:
         """Block until device and adder are idle."""
+        self._opener.wait_idle()
         torch.cuda.synchronize(self.device)
         self._adder.wait_idle()
 
     def close(self) -> None:
-        """End the adder thread."""
+        """End the threads."""
+        self._opener.close()
         self._adder.close()
 
     def _record(self, stream: "torch.cuda.Stream") -> CudaEvent:
@@ -112,18 +136,3 @@ class CudaBackend:
             return torch.empty(num_bytes, dtype=torch.uint8, pin_memory=True)
         except RuntimeError as failure:
             raise TransferFailed(f"no pinned memory for a gradient of {num_bytes} bytes: {failure}") from failure
-
-
-class _HostEvent:
-    """Work of the adder thread: waiting for it blocks the host, since the compute stream can't wait for a thread."""
-
-    __slots__ = ("_event",)
-
-    def __init__(self, event: CpuEvent) -> None:
-        self._event = event
-
-    def done(self) -> bool:
-        return self._event.done()
-
-    def wait(self) -> None:
-        self._event.wait()

@@ -9,6 +9,8 @@ from typing import Protocol
 
 import torch
 
+from horizon_app.engine.memory.host_pool import HostSpan
+
 
 class Event(Protocol):
     """A point in time on some stream of work."""
@@ -27,17 +29,18 @@ class Backend(Protocol):
 
     device: torch.device
     pins_host_memory: bool
+    shares_host_memory: bool  # products can read the host tier's memory: weights in RAM need no copy
 
     def new_arena(self, num_slots: int, block_numel: int, dtype: torch.dtype) -> torch.Tensor:
         """Memory of the arena, touched once. Shape: [num_slots, block_numel]."""
         ...
 
-    def copy_in(self, target: torch.Tensor, source: torch.Tensor, after: Event) -> Event:
-        """Copy host memory `source` to device memory `target`, once `after` has been reached."""
+    def copy_in(self, target: torch.Tensor, source: HostSpan, after: Event) -> Event:
+        """Copy `source` to device memory `target`, once `after` has been reached; opens the source meanwhile."""
         ...
 
-    def gather_out(self, source: torch.Tensor, target: torch.Tensor, *, add: bool) -> Event:
-        """Add (or write) device memory `source`, as computed so far, to fp32 host memory `target`."""
+    def gather_out(self, source: torch.Tensor, target: HostSpan, *, add: bool) -> Event:
+        """Add (or write) device memory `source`, as computed so far, to `target`; `source` has at most a block."""
         ...
 
     def after_gathers(self, work: Callable[[], None]) -> Event:

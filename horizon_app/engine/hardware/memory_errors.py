@@ -1,0 +1,12 @@
+"""Telling a lack of memory from other failures, on every device."""
+
+import torch
+
+_WORDS = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out: torch says so by type on a GPU, and in words on the CPU."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in _WORDS)

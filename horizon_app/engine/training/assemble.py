@@ -1,0 +1,156 @@
+"""Puts an engine's parts together: the model bound to its blocks, the device tier, the optimizer, the step."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from horizon_app.contracts.run_spec import OptimizerState
+from horizon_app.engine.errors import UnsupportedModel
+from horizon_app.engine.memory.arena import Arena
+from horizon_app.engine.memory.block_table import BlockTable
+from horizon_app.engine.memory.geometry import Partition, Use
+from horizon_app.engine.memory.host_pool import HostPool
+from horizon_app.engine.model.discovery import Discovered
+from horizon_app.engine.model.staged import StagedModel
+from horizon_app.engine.optim.adamw import CHUNK, AdamWConfig, HostAdamW
+from horizon_app.engine.optim.loss_scale import LossScale
+from horizon_app.engine.optim.moments import FullMoments, PackedMoments
+from horizon_app.engine.policy.choose import make_policy
+from horizon_app.engine.streaming.access import DeviceAccess, SegmentDoor, Workspace
+from horizon_app.engine.streaming.backends.protocol import Backend
+from horizon_app.engine.streaming.gradients import GradientGather
+from horizon_app.engine.streaming.schedule import OrderRecorder, StageOrder
+from horizon_app.engine.streaming.streamer import Streamer
+from horizon_app.engine.telemetry.counters import Counters
+from horizon_app.engine.training.config import EngineConfig
+from horizon_app.engine.training.host_tier import HostFactory
+from horizon_app.engine.training.layer_inputs import HeldInputs, HostInputs, LayerInputs
+from horizon_app.engine.training.passes import PassParts, StagePasses
+from horizon_app.engine.training.sizes import Sizes
+from horizon_app.engine.training.step import OptimizerStep, StepParts
+from horizon_app.engine.training.updates import WeightUpdates
+
+ArenaHook = Callable[[torch.Tensor], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hooks:
+    """Calls back at moments that others care about."""
+
+    on_slot_release: ArenaHook | None  # with each freed slot of the arena
+    on_access: Callable[[], None]  # at each access to a block
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machinery:
+    """What trains, as far as the engine above must reach it."""
+
+    table: BlockTable
+    arena: Arena
+    counters: Counters
+    streamer: Streamer
+    gather: GradientGather
+    inputs: LayerInputs
+    updates: WeightUpdates
+    passes: StagePasses
+    loss_scale: LossScale
+    step: OptimizerStep
+    unused: tuple[str, ...]  # parameters that take no part in the loss
+
+
+def assemble(
+    config: EngineConfig, sizes: Sizes, found: Discovered, partition: Partition, pool: HostPool, backend: Backend,
+    host: HostFactory, hooks: Hooks,
+) -> Machinery:  # fmt: skip
+    """Bind the model to its blocks, and build everything that works on them. Raises UnsupportedModel."""
+    door = SegmentDoor()
+    model = StagedModel(
+        found, partition, door, device=config.device, compute_dtype=config.compute_dtype, keep_fp32=config.keep_fp32
+    )
+    orders, trained = _record(partition, model, door, config)
+    for lookup in model.lookups:
+        parameter = partition.by_name[lookup.parameter]
+        lookup.read_rows = lambda rows, parameter=parameter: pool.rows(parameter, rows)
+    table, counters = BlockTable(len(partition.blocks)), Counters()
+    storage = backend.new_arena(sizes.num_slots, partition.block_numel, config.compute_dtype)
+    arena = Arena(storage, hooks.on_slot_release)
+    streamer = Streamer(
+        partition=partition, pool=pool, arena=arena, table=table, backend=backend,
+        policy=make_policy(config.policy, sizes.num_slots), window=config.first_window, counters=counters,
+        shares_host=sizes.shares_host, on_access=hooks.on_access,
+    )  # fmt: skip
+    gather = GradientGather(
+        partition=partition, pool=pool, arena=arena, table=table, backend=backend, streamer=streamer,
+        num_slots=sizes.gradient_slots,
+        writes_host=sizes.shares_host and config.compute_dtype == torch.float32,
+    )  # fmt: skip
+    door.target = access = DeviceAccess(streamer, gather)
+    updates = _updates(config, partition, pool, table, model, trained)
+    streamer.gate = updates
+    inputs = HostInputs(backend, partition.block_numel, host.new_plane) if sizes.host_inputs else HeldInputs()
+    passes = StagePasses(
+        PassParts(
+            partition=partition, pool=pool, model=model, streamer=streamer, gather=gather, inputs=inputs,
+            workspace=Workspace(partition, access, gather, config.compute_dtype), recompute=sizes.recompute,
+            chunk_tokens=sizes.chunk_tokens,
+        )
+    )  # fmt: skip
+    passes.weights_changed()
+    loss_scale = _loss_scale(config)
+    step = OptimizerStep(
+        StepParts(
+            partition=partition, pool=pool, model=model, streamer=streamer, gather=gather, passes=passes,
+            inputs=inputs, updates=updates, loss_scale=loss_scale, orders=orders, recompute=sizes.recompute,
+            chunk_tokens=sizes.chunk_tokens,
+            order=config.order, max_grad_norm=config.max_grad_norm,
+        )
+    )  # fmt: skip
+    return Machinery(
+        table=table, arena=arena, counters=counters, streamer=streamer, gather=gather, inputs=inputs, updates=updates,
+        passes=passes, loss_scale=loss_scale, step=step,
+        unused=tuple(p.name for p in partition.parameters if p.index not in trained),
+    )  # fmt: skip
+
+
+def _updates(
+    config: EngineConfig, partition: Partition, pool: HostPool, table: BlockTable, model: StagedModel,
+    trained: frozenset[int],
+) -> WeightUpdates:  # fmt: skip
+    adamw = AdamWConfig(
+        betas=config.betas, eps=config.eps, weight_decay=config.weight_decay, gradient_ema=config.gradient_ema
+    )
+    packed = config.optimizer_state is OptimizerState.INT8
+    optimizer = HostAdamW(partition, pool, adamw, PackedMoments(CHUNK) if packed else FullMoments(), trained)
+    looked_up = [partition.by_name[lookup.parameter].stage for lookup in model.lookups]
+    stages = dict.fromkeys([*looked_up, *range(len(partition.stage_names))])  # as the next forward needs them
+    return WeightUpdates(partition, optimizer, table, list(stages), threads=config.update_threads)
+
+
+def _loss_scale(config: EngineConfig) -> LossScale:
+    if config.compute_dtype != torch.float16:
+        return LossScale.off()
+    return LossScale.dynamic() if config.loss_scale is None else LossScale.fixed(config.loss_scale)
+
+
+def _record(
+    partition: Partition, model: StagedModel, door: SegmentDoor, config: EngineConfig
+) -> tuple[tuple[StageOrder, ...], frozenset[int]]:
+    """Learn the order of accesses, and which parameters get gradients at all."""
+    recorder = OrderRecorder(partition, config.device, config.compute_dtype)
+    door.target = recorder
+    with torch.enable_grad():
+        output = model.record()
+    recorder.recording_backward = True
+    output.backward()
+    trained = set(recorder.touched)
+    for parameter in partition.parameters:
+        leaf = model.resident.get(parameter.name)
+        if leaf is not None and leaf.grad is not None:
+            leaf.grad = None
+            trained.add(parameter.index)
+        elif parameter.use is Use.LOOKUP or (parameter.use is Use.GATHER and leaf is None):
+            trained.add(parameter.index)
+    if not trained:
+        raise UnsupportedModel("no parameter of the model takes part in the loss")
+    return recorder.orders(), frozenset(trained)

@@ -1,0 +1,245 @@
+"""The passes of micro-batches through stages: up, through the loss, and down. Which comes when is decided elsewhere.
+
+Shape suffixes: S sequences of a micro-batch, T tokens of a sequence, H width.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from horizon_app.engine.memory.geometry import Parameter, Partition
+from horizon_app.engine.memory.host_pool import HostPool
+from horizon_app.engine.model.staged import StagedModel
+from horizon_app.engine.streaming.access import Workspace
+from horizon_app.engine.streaming.gradients import GradientGather
+from horizon_app.engine.streaming.streamer import Streamer
+from horizon_app.engine.training.layer_inputs import LayerInputs
+from horizon_app.engine.training.loss import SummedCrossEntropy
+from horizon_app.engine.training.micro_batch import MicroBatch
+from horizon_app.engine.training.random_state import random_state, set_random_state
+
+Group = Sequence[MicroBatch]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PassParts:
+    """The parts that passes work with."""
+
+    partition: Partition
+    pool: HostPool
+    model: StagedModel
+    streamer: Streamer
+    gather: GradientGather
+    workspace: Workspace
+    inputs: LayerInputs
+    chunk_tokens: int
+    recompute: bool
+
+
+class StagePasses:
+    """Runs one stage at a time on a group of micro-batches."""
+
+    def __init__(self, parts: PassParts) -> None:
+        self._p = parts
+        self._head = len(parts.partition.stage_names) - 1
+        self._resident_of = [
+            [p for p in parts.partition.parameters if p.name in parts.model.resident and p.stage == stage]
+            for stage in range(self._head + 1)
+        ]
+        self._embedding_stages = sorted(
+            {0} | {parts.partition.by_name[lookup.parameter].stage for lookup in parts.model.lookups}
+        )
+        self._kept_leaves: list[dict[str, torch.Tensor]] = [{} for _ in parts.partition.stage_names]
+        self._stale: set[int] = set()  # stages whose small parameters on the device are those of the step before
+        self._next = 0  # compute step of the schedule
+        self._scale = 1.0
+        self._inputs: dict[tuple[int, int], torch.Tensor] = {}  # of layers whose graphs are kept
+
+    def begin(self, scale: float) -> None:
+        """A new optimizer step; the gradient of the summed loss is multiplied by `scale`."""
+        self._next, self._scale = 0, scale
+
+    def weights_changed(self) -> None:
+        """The small parameters on the device are out of date from now on."""
+        self._stale = set(range(self._head + 1))
+
+    def abandon(self) -> None:
+        """Drop what a step that is given up has left on the device."""
+        self._inputs.clear()
+        self._kept_leaves = [{} for _ in self._kept_leaves]
+        for leaf in self._p.model.resident.values():
+            leaf.grad = None
+        self._p.model.forget_rows()
+
+    # -- up
+
+    def embed(self, group: Group) -> None:
+        """Look the tokens up, and learn what each layer will be given."""
+        for stage in self._embedding_stages:
+            self._enter(stage)
+        steps = self._p.streamer.schedule.steps
+        if steps and steps[self._next].stage == 0:
+            self._begin_compute_step()
+        with torch.enable_grad():
+            for m in group:
+                prologue = self._p.model.prologue(m.input_ids, m.position_ids)
+                m.embedded, m.calls, m.rows = prologue.hidden, prologue.calls, prologue.rows
+                m.hidden = prologue.hidden.detach()
+
+    def forward_layer(self, stage: int, group: Group) -> None:
+        """One layer, upwards."""
+        self._enter(stage)
+        self._begin_compute_step()
+        gathered = self._fill(stage)
+        keep = not self._p.recompute
+        if keep:
+            self._kept_leaves[stage] = gathered
+        for m in group:
+            hidden = _there(m.hidden).requires_grad_(keep)
+            if keep:
+                self._inputs[stage, m.index] = hidden
+            else:
+                self._p.inputs.keep((stage, m.index), hidden)
+                if self._p.model.has_dropout:
+                    m.random_states.append(random_state(hidden.device))
+            with torch.set_grad_enabled(keep):
+                output = self._p.model.layer(stage - 1, hidden, m.calls[stage - 1], gathered)
+            if keep:
+                m.outputs.append(output)
+            m.hidden = output.detach()
+
+    # -- the loss
+
+    def head(self, group: Group, *, last: bool) -> list[torch.Tensor]:
+        """Final norm, LM head and loss of each micro-batch (a sum, fp64), with the gradient of what fed them.
+
+        `last` says that no other group follows in this optimizer step.
+        """
+        self._enter(self._head)
+        self._begin_compute_step()
+        losses = [self._head_of(m) for m in group]
+        if last:
+            # Taken again once a tied embedding has added its rows; now it tells whether the head was finite by itself.
+            self._p.gather.norm_when_gathered(self._head)
+        return losses
+
+    def _head_of(self, m: MicroBatch) -> torch.Tensor:
+        hidden_STH = _there(m.hidden).requires_grad_()
+        m.hidden = None
+        m.finite_S = torch.isfinite(hidden_STH.detach()).flatten(1).all(1)
+        if m.targets.numel() == 0:
+            m.gradient = torch.zeros_like(hidden_STH)
+            return torch.zeros((), dtype=torch.float64, device=hidden_STH.device)
+        with torch.enable_grad():
+            final = self._p.model.epilogue(hidden_STH, m.position_ids)
+            picked = final.reshape(-1, final.shape[-1]).index_select(0, m.trained)
+        gradient = torch.empty_like(picked)
+        losses: list[torch.Tensor] = []
+        for start in range(0, m.targets.numel(), self._p.chunk_tokens):
+            rows = slice(start, start + self._p.chunk_tokens)
+            leaf = picked[rows].detach().requires_grad_()
+            with torch.enable_grad():
+                loss = SummedCrossEntropy.apply(self._p.model.logits(leaf), m.targets[rows], self._scale)
+            loss.backward()
+            gradient[rows] = _there(leaf.grad)
+            losses.append(loss.detach())
+        picked.backward(gradient)
+        m.gradient = _there(hidden_STH.grad)
+        return torch.stack(losses).sum()
+
+    # -- down
+
+    def backward_layer(self, stage: int, group: Group, *, last: bool) -> None:
+        """One layer, downwards."""
+        self._begin_compute_step()
+        gathered = self._fill(stage) if self._p.recompute else self._kept_leaves[stage]
+        for m, following in zip(group, [*group[1:], None], strict=True):
+            if self._p.recompute:
+                hidden = self._p.inputs.take((stage, m.index))
+                self._p.inputs.bring((stage - 1, group[0].index) if following is None else (stage, following.index))
+                output = self._recompute(stage, m, hidden, gathered)
+            else:
+                hidden, output = self._inputs.pop((stage, m.index)), m.outputs.pop()
+            output.backward(_there(m.gradient))
+            m.gradient = _there(hidden.grad)
+            self._p.workspace.collect(self._p.model.gathered[stage], gathered)
+        self._kept_leaves[stage] = {}
+        self._collect_resident(stage)
+        if last:
+            self._p.gather.norm_when_gathered(stage)
+        self._p.gather.poll()
+
+    def _recompute(
+        self, stage: int, m: MicroBatch, hidden: torch.Tensor, gathered: dict[str, torch.Tensor]
+    ) -> torch.Tensor:
+        hidden.requires_grad_()
+        with torch.enable_grad():
+            if not m.random_states:
+                return self._p.model.layer(stage - 1, hidden, m.calls[stage - 1], gathered)
+            now = random_state(hidden.device)
+            set_random_state(m.random_states.pop(), hidden.device)
+            output = self._p.model.layer(stage - 1, hidden, m.calls[stage - 1], gathered)
+            set_random_state(now, hidden.device)
+            return output
+
+    def backward_embedding(self, group: Group, *, last: bool) -> None:
+        """Gradients of the embedding rows."""
+        steps = self._p.streamer.schedule.steps
+        if self._next < len(steps) and steps[self._next].stage == 0:
+            self._begin_compute_step()
+        for m in group:
+            _there(m.embedded).backward(_there(m.gradient))
+            for looked_up in m.rows:
+                gradient = _there(looked_up.leaf.grad).to("cpu")
+                if looked_up.padding_row is not None:
+                    gradient[looked_up.rows == looked_up.padding_row] = 0
+                parameter = self._p.partition.by_name[looked_up.parameter]
+                self._p.gather.add_rows(parameter, looked_up.rows, gradient)
+        for stage in (0, self._head):
+            self._collect_resident(stage)
+            if last:
+                self._p.gather.norm_when_gathered(stage)
+
+    # -- inside
+
+    def _enter(self, stage: int) -> None:
+        """Wait for the stage's weights of this step, and put the small ones on the device."""
+        self._p.streamer.gate.pass_through(stage)
+        if stage not in self._stale:
+            return
+        self._stale.discard(stage)
+        with torch.no_grad():
+            for parameter in self._resident_of[stage]:
+                self._p.model.resident[parameter.name].copy_(self._p.pool.read(parameter))
+
+    def _begin_compute_step(self) -> None:
+        self._p.streamer.begin_compute_step(self._next)
+        self._next += 1
+
+    def _fill(self, stage: int) -> dict[str, torch.Tensor]:
+        return self._p.workspace.fill(self._p.model.gathered[stage], self._p.model.device)
+
+    def _collect_resident(self, stage: int) -> None:
+        for parameter in self._resident_of[stage]:
+            leaf = self._p.model.resident[parameter.name]
+            if leaf.grad is not None:
+                self._p.gather.add_parameter(parameter, leaf.grad)
+                leaf.grad = None
+
+
+def gathered_blocks(partition: Partition, parameters: Sequence[Parameter]) -> tuple[int, ...]:
+    """The blocks that hold `parameters`, in order of use."""
+    return tuple(segment.block for parameter in parameters for segment in partition.segments_in(parameter))
+
+
+def total_loss(losses: Sequence[torch.Tensor]) -> float:
+    """The exact sum of losses of micro-batches."""
+    return math.fsum(float(loss) for loss in losses)
+
+
+def _there(tensor: torch.Tensor | None) -> torch.Tensor:
+    if tensor is None:
+        raise AssertionError("a stage ran before the one that feeds it")
+    return tensor

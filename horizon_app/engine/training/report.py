@@ -1,0 +1,171 @@
+"""What an engine tells of itself: its blocks, its plan, the numbers of each step, and who has which block now."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from horizon_app.contracts.residency import (
+    BlockFacts,
+    BlockLayout,
+    Direction,
+    FrameHeader,
+    MapId,
+    StageLayout,
+    encode_frame,
+)
+from horizon_app.engine.memory.geometry import Parameter, Partition
+from horizon_app.engine.memory.host_pool import HostPool
+from horizon_app.engine.memory.planes import DiskState
+from horizon_app.engine.training.assemble import Machinery
+from horizon_app.engine.training.config import EngineConfig
+from horizon_app.engine.training.sizes import Sizes
+from horizon_app.engine.training.step import StepResult
+
+DISK_MAP = {DiskState.IN_RAM: 0, DiskState.READING: 1, DiskState.ON_DISK: 2, DiskState.WRITING: 3}
+
+
+def block_layout(config: EngineConfig, sizes: Sizes, partition: Partition) -> BlockLayout:
+    """Every block, in order: what a residency frame's positions mean."""
+    names: list[list[str]] = [[] for _ in partition.blocks]
+    for segment in partition.segments:
+        name = _short_name(partition.parameters[segment.parameter], partition)
+        if name not in names[segment.block]:
+            names[segment.block].append(name)
+    itemsize = config.compute_dtype.itemsize
+    first = 0
+    laid: list[StageLayout] = []
+    for name, blocks in zip(partition.stage_names, partition.stage_blocks, strict=True):
+        laid.append(StageLayout(name=name, first_block=first, num_blocks=len(blocks)))
+        first += len(blocks)
+    return BlockLayout(
+        block_bytes=config.block_bytes,
+        max_device_blocks=len(partition.blocks) if sizes.shares_host else sizes.num_slots,
+        device=str(config.device), compute_dtype=_dtype_name(config),
+        parameters=sum(p.numel for p in partition.parameters), stages=laid,
+        blocks=[
+            BlockFacts(stage=b.stage, parameters=names[b.index], elements=b.numel, bytes=b.numel * itemsize)
+            for b in partition.blocks
+        ],
+    )  # fmt: skip
+
+
+def plan_facts(config: EngineConfig, sizes: Sizes, partition: Partition, pool: HostPool) -> dict[str, Any]:
+    """What was decided, and the bytes per tier."""
+    return {
+        "device": str(config.device),
+        "compute_dtype": _dtype_name(config),
+        "parameters": sum(p.numel for p in partition.parameters),
+        "param_block_size": config.block_bytes,
+        "blocks": len(partition.blocks),
+        "max_gpu_blocks": sizes.num_slots,
+        "shares_host": sizes.shares_host,
+        "prefetch_window": config.first_window,
+        "prefetch_window_adjusts": config.window is None,
+        "policy": config.policy.value,
+        "micro_batch_size": sizes.micro_batch,
+        "accumulation_steps": -(-config.global_batch // sizes.micro_batch),
+        "recompute": sizes.recompute,
+        "layer_inputs_on_host": sizes.host_inputs,
+        "device_bytes": sizes.arena_bytes,
+        "host_bytes": sizes.host_bytes,
+        "disk_bytes": pool.disk_bytes,
+        "planes_on_disk": [name.value for name, frames in sizes.placement.frames.items() if frames is not None],
+        "disk_direct": pool.store.is_direct if pool.store is not None else None,
+        "activation_bytes": sizes.activation_bytes(sizes.micro_batch),
+    }
+
+
+@dataclass(slots=True)
+class DiskCounters:
+    """What the disk tier had moved when the step before ended."""
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+
+class StepReport:
+    """Makes the metrics of each step, and residency frames in between."""
+
+    def __init__(self, pool: HostPool, machinery: Machinery) -> None:
+        self._pool, self._m = pool, machinery
+        self._disk = DiskCounters()
+        self._trained_tokens = 0
+
+    def metrics(
+        self, result: StepResult, *, learning_rate: float, micro_batch: int, seconds: float
+    ) -> dict[str, float]:
+        """The numbers of one optimizer step, which took `seconds` with all that led to it."""
+        counters, arena, pool = self._m.counters, self._m.arena, self._pool
+        self._trained_tokens += result.trained_tokens
+        accesses = max(1, counters.accesses)
+        capacity = arena.num_slots - self._m.gather.num_slots  # none at all where products read from the host
+        values = {
+            "train/loss": result.loss,
+            "train/grad_norm": result.grad_norm,
+            "train/learning_rate": learning_rate,
+            "train/tokens": float(self._trained_tokens),
+            "throughput/tokens_per_second": result.tokens / seconds,
+            "time/step": seconds,
+            "time/stall": counters.stall_s,
+            "prefetch/hit_rate": counters.hits / accesses,
+            "prefetch/late_rate": counters.late / accesses,
+            "prefetch/miss_rate": counters.misses / accesses,
+            "prefetch/optimal_hit_rate": result.schedule.optimal_hit_rate(capacity) if capacity else 1.0,
+            "prefetch/window": float(self._m.streamer.window),
+            "tier/device_bytes": float(arena.most_used_lately() * arena.slot_bytes),
+            "tier/host_bytes": float(pool.num_bytes + self._m.inputs.num_bytes),
+            "transfer/host_to_device": counters.bytes_in / seconds,
+            "transfer/device_to_host": counters.bytes_out / seconds,
+            "accumulation/steps": float(result.micro_batches),
+            "accumulation/micro_batch_size": float(micro_batch),
+        }
+        scale = self._m.loss_scale
+        if scale.overflows:
+            values |= {"train/loss_scale": result.loss_scale, "train/skipped_steps": float(scale.skipped)}
+        return {**values, **self._disk_metrics(seconds)}
+
+    def _disk_metrics(self, seconds: float) -> Mapping[str, float]:
+        store = self._pool.store
+        if store is None:
+            return {}
+        read, written = store.bytes_read - self._disk.bytes_read, store.bytes_written - self._disk.bytes_written
+        self._disk = DiskCounters(store.bytes_read, store.bytes_written)
+        return {
+            "tier/disk_bytes": float(store.file_bytes),
+            "transfer/disk_read": read / seconds,
+            "transfer/disk_write": written / seconds,
+            "disk/bytes_written": float(store.bytes_written),
+        }
+
+    def frame(self, step: int) -> bytes:
+        """A residency frame of this moment in optimizer step `step`."""
+        self._m.streamer.poll_arrivals()
+        self._m.gather.poll()
+        index = self._m.streamer.step_index
+        steps = self._m.streamer.schedule.steps
+        now = steps[index] if index < len(steps) else None
+        header = FrameHeader(
+            time_us=time.time_ns() // 1000, step=step, compute_step=index, stage=now.stage if now else 0,
+            direction=now.direction if now else Direction.UPDATE, window=min(255, self._m.streamer.window),
+            num_blocks=self._m.table.num_blocks, slots_used=self._m.arena.num_used,
+        )  # fmt: skip
+        maps = self._m.table.maps()
+        if self._pool.store is not None:
+            states = [DISK_MAP[self._pool.disk_state(block)] for block in range(self._m.table.num_blocks)]
+            maps = {**maps, MapId.DISK: bytes(states)}
+        return encode_frame(header, maps)
+
+
+def _dtype_name(config: EngineConfig) -> str:
+    return str(config.compute_dtype).removeprefix("torch.")
+
+
+def _short_name(parameter: Parameter, partition: Partition) -> str:
+    """A parameter's name inside its stage, without the `.weight` that nearly all share."""
+    stage = partition.stage_names[parameter.stage]
+    name = parameter.name
+    if stage.startswith("L"):
+        marker = f".{stage[1:]}."
+        name = name[name.index(marker) + len(marker) :]
+    return name.removesuffix(".weight")
