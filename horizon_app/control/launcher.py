@@ -3,12 +3,25 @@
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from horizon_app.control.run_folder import RunFolder
 from horizon_app.settings import AppSettings
 from horizon_app.store.runs import StoredOrder, StoredRun
+
+
+def order_document(run_id: str, order: StoredOrder, run_dir: Path) -> dict[str, Any]:
+    """What run.json holds: all that a worker needs to know, with absolute paths."""
+    return {
+        "run_id": run_id,
+        "spec": order.spec,
+        "model_dir": order.model_dir,
+        "data_paths": order.data_paths,
+        "base_dir": order.base_dir,
+        "disk_dir": order.disk_dir or str(run_dir.resolve()),
+    }
 
 
 class Launcher:
@@ -22,16 +35,7 @@ class Launcher:
     def launch(self, run: StoredRun, order: StoredOrder) -> tuple[int, float]:
         """Write run.json and start the worker; gives process id and start time. Raises OSError."""
         folder = RunFolder(self._settings.runs_dir, run.id)
-        folder.write_order(
-            {
-                "run_id": run.id,
-                "spec": order.spec,
-                "model_dir": order.model_dir,
-                "data_paths": order.data_paths,
-                "base_dir": order.base_dir,
-                "disk_dir": str(folder.path),
-            }
-        )
+        folder.write_order(order_document(run.id, order, folder.path))
         pid = self._spawn(folder.path)
         self._children[run.id] = pid
         try:

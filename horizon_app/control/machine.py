@@ -22,9 +22,12 @@ class Machine:
         self._nvml = _open_nvml()
         psutil.cpu_percent()  # begins the first interval
 
-    def facts(self) -> MachineFacts:
-        """What a run may count on."""
-        return MachineFacts(host_bytes=_memory_total(), cuda_devices=self._cuda_devices())
+    def facts(self, disk_dir: Path) -> MachineFacts:
+        """What a run may count on whose disk tier lies in `disk_dir`."""
+        return MachineFacts(
+            host_bytes=_memory_total(), cuda_devices=self._cuda_devices(),
+            disk_free_bytes=shutil.disk_usage(disk_dir).free,
+        )  # fmt: skip
 
     def system(self, settings: AppSettings, active_run: str | None) -> SystemAnswer:
         """What the machine has and what it uses now."""

@@ -1,5 +1,8 @@
 """From a decoded spec to a queued run, or to every problem that keeps it from running."""
 
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,16 +26,24 @@ DEFAULT_STEPS = 200
 """Optimizer steps of a spec that names neither steps nor epochs."""
 
 
-def submit(
-    database: Database, document: Any, *, rules: PathRules, machine: MachineFacts, start: bool, key: str | None
-) -> RunId:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where a run would run."""
+
+    rules: PathRules
+    runs_dir: Path
+    machine_facts: Callable[[Path], MachineFacts]
+    """What the machine has, with the disk tier in a folder."""
+
+
+def submit(database: Database, document: Any, place: Place, *, start: bool, key: str | None) -> RunId:
     """Check a spec and queue it; a `key` that was used before gives the run of that time. Raises SpecRefused."""
     if key is not None:
         with database.read() as tx:
             before = find_by_key(tx, key)
         if before is not None:
             return before
-    run = _accept(document, rules, machine, held=not start, key=key)
+    run = _accept(document, place, held=not start, key=key)
     with database.write() as tx:
         before = None if key is None else find_by_key(tx, key)  # a double click may have come in between
         if before is not None:
@@ -44,13 +55,14 @@ def submit(
     return run.id
 
 
-def _accept(document: Any, rules: PathRules, machine: MachineFacts, *, held: bool, key: str | None) -> NewRun:
+def _accept(document: Any, place: Place, *, held: bool, key: str | None) -> NewRun:
     spec = parse_spec(document)
     problems = label_problems(name=spec.name, tags=spec.tags, notes=spec.notes)
-    model_dir, facts = _model(spec, rules, problems)
-    data_paths = _data(spec, rules, problems)
+    model_dir, facts = _model(spec, place.rules, problems)
+    data_paths = _data(spec, place.rules, problems)
+    disk_dir = _disk(spec, place.rules, problems)
     if facts is not None:
-        problems.extend(feasibility.check(spec, facts, machine))
+        problems.extend(feasibility.check(spec, facts, place.machine_facts(disk_dir or place.runs_dir)))
     if problems or model_dir is None or facts is None:
         raise SpecRefused(problems)
     now = datetime.now(UTC)
@@ -64,7 +76,8 @@ def _accept(document: Any, rules: PathRules, machine: MachineFacts, *, held: boo
         spec=spec.model_dump(mode="json"),
         model_dir=str(model_dir),
         data_paths=[str(path) for path in data_paths],
-        base_dir=str(rules.base),
+        base_dir=str(place.rules.base),
+        disk_dir=None if disk_dir is None else str(disk_dir),
         model_name=model_dir.name,
         architecture=facts.architecture,
         parameters=facts.parameters,
@@ -97,3 +110,22 @@ def _data(spec: RunSpec, rules: PathRules, problems: list[FieldProblem]) -> list
         except PathRefused as error:
             problems.append(error.problem("data.path" if one else f"data.path.{index}"))
     return found
+
+
+def _disk(spec: RunSpec, rules: PathRules, problems: list[FieldProblem]) -> Path | None:
+    """The folder that the spec names for the disk tier; None for the run's own."""
+    text = spec.offload.disk_path
+    if text is None:
+        return None
+    field = "offload.disk_path"
+    try:
+        folder = rules.resolve(text)
+    except PathRefused as error:
+        problems.append(error.problem(field))
+        return None
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        what = "can't be written" if folder.is_dir() else "is not a folder"
+        fix = "name an existing folder on a local disk that can be written"
+        problems.append(FieldProblem(field=field, message=f"{text!r} {what}", fix=fix))
+        return None
+    return folder

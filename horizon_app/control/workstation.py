@@ -23,7 +23,7 @@ from horizon_app.control.machine import Machine
 from horizon_app.control.paths import rules_for_clients, rules_for_user
 from horizon_app.control.run_folder import RunFolder
 from horizon_app.control.server_file import ServerInfo, find_server
-from horizon_app.control.submission import submit
+from horizon_app.control.submission import Place, submit
 from horizon_app.control.views import run_view
 from horizon_app.settings import AppSettings
 from horizon_app.store.database import Database, Transaction, open_database
@@ -80,7 +80,8 @@ class Workstation:
         client, are relative to the home folder and confined to it and the allowed folders.
         """
         rules = rules_for_clients(self.settings) if base_dir is None else rules_for_user(base_dir)
-        run_id = submit(self.database, document, rules=rules, machine=self.machine.facts(), start=start, key=key)
+        place = Place(rules=rules, runs_dir=self.settings.runs_dir, machine_facts=self.machine.facts)
+        run_id = submit(self.database, document, place, start=start, key=key)
         return self.history.run(run_id)
 
     def start(self, run_id: str) -> Run:

@@ -30,3 +30,5 @@ class MachineFacts:
     host_bytes: int
     """Memory of the machine, or the limit of the container."""
     cuda_devices: int
+    disk_free_bytes: int
+    """Free on the volume of the disk tier's folder."""

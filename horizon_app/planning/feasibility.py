@@ -1,13 +1,17 @@
 """Whether a spec can run on a machine, from numbers alone; every "no" names the field, the numbers and a fix."""
 
+import math
+
 from horizon_app.contracts.problems import FieldProblem
-from horizon_app.contracts.run_spec import Compute, Init, RunSpec
+from horizon_app.contracts.run_spec import Compute, Disk, Init, OffloadSpec, OptimizerState, RunSpec
 from horizon_app.contracts.spec_fields import format_size
 from horizon_app.planning.facts import MachineFacts, ModelFacts
 
 MASTER_BYTES = 4
-MOMENT_BYTES = 4
 GRADIENT_BYTES = 4
+AVERAGE_BYTES = 4
+MOMENT_BYTES = {OptimizerState.FP32: 4.0, OptimizerState.INT8: 1 + 4 / 256}
+"""Of one moment of one parameter: 8-bit moments have an fp32 scale for each run of 256."""
 _FULL_WORD = 4
 _HALF_WORD = 2
 _MIB = 1 << 20
@@ -17,14 +21,18 @@ def check(spec: RunSpec, model: ModelFacts, machine: MachineFacts) -> list[Field
     """Everything that would keep the run from starting."""
     found = [*_model(spec, model), *_device(spec, machine)]
     if not found:
-        found = [*_block_size(spec, model), *_host_memory(spec, model, machine)]
+        found = [*_block_size(spec, model), *_memory(spec, model, machine)]
     return found
 
 
-def host_bytes_per_parameter(compute: Compute) -> int:
-    """The least host memory of a parameter: master, two moments, gradient, and a 16-bit copy where one is asked for."""
-    copy = _HALF_WORD if compute in (Compute.BF16, Compute.FP16) else 0
-    return MASTER_BYTES + 2 * MOMENT_BYTES + GRADIENT_BYTES + copy
+def host_bytes_per_parameter(spec: RunSpec) -> float:
+    """The least that host and disk together hold of a parameter.
+
+    Master, two moments, gradient, the moving average where there is one, and a 16-bit copy where one is asked for.
+    """
+    copy = _HALF_WORD if spec.precision.compute in (Compute.BF16, Compute.FP16) else 0
+    average = AVERAGE_BYTES if spec.training.gradient_ema > 0 else 0
+    return MASTER_BYTES + 2 * MOMENT_BYTES[spec.precision.optimizer_state] + GRADIENT_BYTES + average + copy
 
 
 def _model(spec: RunSpec, model: ModelFacts) -> list[FieldProblem]:
@@ -74,24 +82,61 @@ def _block_size(spec: RunSpec, model: ModelFacts) -> list[FieldProblem]:
     ]
 
 
-def _host_memory(spec: RunSpec, model: ModelFacts, machine: MachineFacts) -> list[FieldProblem]:
+def _memory(spec: RunSpec, model: ModelFacts, machine: MachineFacts) -> list[FieldProblem]:
+    """Whether host and disk tier together have room for every plane; where they lie is the engine's business."""
     if model.parameters is None:
         return []
-    limit = spec.offload.host_memory
+    each = host_bytes_per_parameter(spec)
+    need = math.ceil(model.parameters * each)
+    what = f"{_mib(need)} ({model.parameters:,} parameters x {each:g} bytes)"
+    if spec.offload.disk is Disk.OFF:
+        return _host_alone(spec.offload, machine, need, what)
+    return _host_and_disk(spec.offload, machine, need, what)
+
+
+def _host_alone(offload: OffloadSpec, machine: MachineFacts, need: int, what: str) -> list[FieldProblem]:
+    limit = offload.host_memory
     have = limit if isinstance(limit, int) else machine.host_bytes
-    each = host_bytes_per_parameter(spec.precision.compute)
-    need = model.parameters * each
     if need <= have:
         return []
-    whose = "offload.host_memory allows" if isinstance(limit, int) else "this machine has"
-    message = (
-        f"the host tier needs {need / _MIB:,.0f} MiB ({model.parameters:,} parameters x {each} bytes), "
-        f"but {whose} {have / _MIB:,.0f} MiB"
-    )
-    can_raise = isinstance(limit, int) and need <= machine.host_bytes
-    fix = (
-        f"set it to {-(-need // _MIB)}MiB or more"
-        if can_raise
-        else "train a smaller model, or on a machine with more memory"
-    )
+    fixes: list[str] = []
+    if isinstance(limit, int) and need <= machine.host_bytes:
+        fixes.append(f"set it to {_at_least(need)} or more")
+    if need <= have + machine.disk_free_bytes:
+        fixes.append("set offload.disk to auto")
+    message = f"the host tier needs {what}, but {_host_room(limit, machine)}, and offload.disk is off"
+    fix = ", or ".join(fixes) or "train a smaller model, or on a machine with more memory"
     return [FieldProblem(field="offload.host_memory", message=message, fix=fix)]
+
+
+def _host_and_disk(offload: OffloadSpec, machine: MachineFacts, need: int, what: str) -> list[FieldProblem]:
+    limit, free = offload.host_memory, machine.disk_free_bytes
+    host = limit if isinstance(limit, int) else machine.host_bytes
+    disk = free if offload.disk_memory is None else min(offload.disk_memory, free)
+    if need <= host + disk:
+        return []
+    disk_room = f"the disk tier's folder has {_mib(free)} free"
+    if offload.disk_memory is not None:
+        disk_room += f" of which offload.disk_memory allows {_mib(offload.disk_memory)}"
+    message = f"host and disk tier need {what}, but {_host_room(limit, machine)}, and {disk_room}"
+    if disk < free and need <= host + free:
+        field, fix = "offload.disk_memory", f"set it to {_at_least(need - host)} or more"
+    elif isinstance(limit, int) and need <= machine.host_bytes + disk:
+        field, fix = "offload.host_memory", f"set it to {_at_least(need - disk)} or more"
+    else:
+        field, fix = "offload.disk_path", f"name a folder with {_at_least(need - host)} free, or train a smaller model"
+    return [FieldProblem(field=field, message=message, fix=fix)]
+
+
+def _host_room(limit: int | str, machine: MachineFacts) -> str:
+    if isinstance(limit, int):
+        return f"offload.host_memory allows {_mib(limit)}"
+    return f"this machine has {_mib(machine.host_bytes)} of memory"
+
+
+def _mib(num_bytes: int) -> str:
+    return f"{num_bytes / _MIB:,.0f} MiB"
+
+
+def _at_least(num_bytes: int) -> str:
+    return f"{-(-num_bytes // _MIB)}MiB"

@@ -30,6 +30,7 @@ class NewRun:
     model_dir: str
     data_paths: list[str]
     base_dir: str
+    disk_dir: str | None
     model_name: str
     architecture: str | None
     parameters: int | None
@@ -76,6 +77,8 @@ class StoredOrder:
     model_dir: str
     data_paths: list[str]
     base_dir: str
+    disk_dir: str | None
+    """Where the disk tier lies; None: in the run's own folder."""
     plan: dict[str, Any] | None
     outcome: dict[str, Any] | None
 

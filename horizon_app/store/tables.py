@@ -69,6 +69,7 @@ class RunTable(Base):
     model_dir: Mapped[str] = mapped_column(Text)
     data_paths: Mapped[list[str]] = mapped_column(_Json)
     base_dir: Mapped[str] = mapped_column(Text)
+    disk_dir: Mapped[str | None] = mapped_column(Text)
     device: Mapped[str | None] = mapped_column(String(32))
     model_name: Mapped[str] = mapped_column(Text)
     architecture: Mapped[str | None] = mapped_column(Text)

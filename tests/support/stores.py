@@ -47,8 +47,8 @@ def new_run(number: int | None = None, **changes: Any) -> NewRun:
     created = _EPOCH + timedelta(seconds=next(_numbers) if number is None else number)
     values: dict[str, Any] = {
         "id": new_run_id(created), "name": "a run", "tags": [], "notes": "", "held": False, "created_at": created,
-        "spec": {}, "model_dir": "/m", "data_paths": ["/d"], "base_dir": "/", "model_name": "m", "architecture": None,
-        "parameters": None, "total_steps": None, "idempotency_key": None,
+        "spec": {}, "model_dir": "/m", "data_paths": ["/d"], "base_dir": "/", "disk_dir": None, "model_name": "m",
+        "architecture": None, "parameters": None, "total_steps": None, "idempotency_key": None,
     }  # fmt: skip
     return NewRun(**{**values, **changes})
 

@@ -72,7 +72,7 @@ def test_commands_are_appended_as_lines(folder: RunFolder) -> None:
     folder.append_command(StopRun())
     folder.append_command(StopRun(save=False))
     lines = (folder.path / "commands.jsonl").read_bytes().splitlines()
-    assert [COMMAND.validate_json(line).save for line in lines] == [True, False]
+    assert [COMMAND.validate_json(line) for line in lines] == [StopRun(), StopRun(save=False)]
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', '{"exit_code": 0, "state": "gone"}'])

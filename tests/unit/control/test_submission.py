@@ -10,8 +10,12 @@ import pytest
 from horizon_app.contracts.problems import SpecRefused
 from horizon_app.contracts.run_state import RunState
 from horizon_app.control.errors import RunIsLive, RunNotFound, RunNotLive
+from horizon_app.control.launcher import order_document
+from horizon_app.control.run_folder import RunFolder
 from horizon_app.control.workstation import Workstation
+from horizon_app.planning.facts import MachineFacts
 from horizon_app.settings import AppSettings
+from horizon_app.store.runs import StoredOrder, get_order
 from tests.support.server import furnish_home, scripted_spec
 
 
@@ -46,9 +50,10 @@ def test_submit_of_a_folder_that_is_no_model_says_what_is_missing(station: Works
 
 
 def test_submit_for_a_card_that_is_not_there_is_refused(station: Workstation, monkeypatch: pytest.MonkeyPatch) -> None:
-    from horizon_app.planning.facts import MachineFacts
+    def no_card(_disk_dir: Path) -> MachineFacts:
+        return MachineFacts(host_bytes=1 << 40, cuda_devices=0, disk_free_bytes=1 << 40)
 
-    monkeypatch.setattr(station.machine, "facts", lambda: MachineFacts(host_bytes=1 << 40, cuda_devices=0))
+    monkeypatch.setattr(station.machine, "facts", no_card)
     assert "no CUDA card" in refusal(station, offload={"device": "cuda:1"})["offload.device"]
 
 
@@ -102,10 +107,54 @@ def test_stop_and_start_of_a_run_that_is_over_are_refused(station: Workstation) 
 def test_paths_from_the_command_line_are_relative_to_the_spec(station: Workstation, tmp_path: Path) -> None:
     other = furnish_home(tmp_path / "elsewhere")
     run = station.submit(scripted_spec(), base_dir=other)
-    with station.database.read() as tx:
-        from horizon_app.store.runs import get_order
-
-        order = get_order(tx, run.id)
-    assert order is not None
+    order = stored_order(station, run.id)
     assert order.model_dir == str((other / "models" / "tiny").resolve())
     assert json.dumps(order.data_paths) == json.dumps([str((other / "data" / "corpus.txt").resolve())])
+
+
+def stored_order(station: Workstation, run_id: str) -> StoredOrder:
+    with station.database.read() as tx:
+        order = get_order(tx, run_id)
+    assert order is not None
+    return order
+
+
+def test_disk_tier_lies_in_the_runs_own_folder_unless_told_otherwise(station: Workstation) -> None:
+    run = station.submit(scripted_spec())
+    order = stored_order(station, run.id)
+    assert order.disk_dir is None
+    folder = RunFolder(station.settings.runs_dir, run.id)
+    folder.write_order(order_document(run.id, order, folder.path))
+    assert json.loads((folder.path / "run.json").read_text())["disk_dir"] == str(folder.path)
+
+
+def test_disk_folder_reaches_the_order_as_a_real_path(station: Workstation) -> None:
+    home = station.settings.home
+    (home / "spill").mkdir()
+    (home / "data" / "link").symlink_to(home / "spill")
+    run = station.submit({**scripted_spec(), "offload": {"disk_path": "data/link"}})
+    order = stored_order(station, run.id)
+    assert order.disk_dir == str((home / "spill").resolve())
+    assert order_document(run.id, order, home / "runs" / run.id)["disk_dir"] == order.disk_dir
+
+
+@pytest.mark.parametrize("path", ["..", "/tmp", "data/out", "nowhere", "data/corpus.txt", "a\0b"])
+def test_disk_folder_outside_or_that_is_none_is_refused(station: Workstation, path: str) -> None:
+    (station.settings.home / "data" / "out").symlink_to(station.settings.home.parent)
+    assert refusal(station, offload={"disk_path": path}).keys() == {"offload.disk_path"}
+
+
+def test_free_space_is_that_of_the_folder_that_the_spec_names(
+    station: Workstation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+
+    def nothing_free(disk_dir: Path) -> MachineFacts:
+        asked.append(disk_dir)
+        return MachineFacts(host_bytes=16, cuda_devices=0, disk_free_bytes=0)
+
+    monkeypatch.setattr(station.machine, "facts", nothing_free)
+    (station.settings.home / "spill").mkdir()
+    assert refusal(station).keys() == {"offload.disk_path"}
+    assert refusal(station, offload={"disk_path": "spill"}).keys() == {"offload.disk_path"}
+    assert asked == [station.settings.runs_dir, (station.settings.home / "spill").resolve()]

@@ -7,7 +7,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
+from horizon_app.contracts.events import LogWritten
 from horizon_app.store.errors import DatabaseNewer
+from horizon_app.store.events import NewEvent, append_events
 from horizon_app.store.migrate import migrate, migrations_dir
 from horizon_app.store.tables import Base
 from tests.support.stores import add_run, open_store
@@ -24,6 +26,19 @@ def test_migrate_again_keeps_everything(tmp_path: Path) -> None:
         migrate(database)
         with database.read() as tx:
             assert tx.execute(text("SELECT id FROM runs")).scalars().all() == [run_id]
+
+
+def test_migrate_of_a_history_from_before_the_disk_tier_keeps_its_runs_and_events(tmp_path: Path) -> None:
+    with open_store(tmp_path) as database:
+        run_id = add_run(database)
+        with database.write() as tx:
+            append_events(tx, run_id, [NewEvent(seq=1, journal_seq=None, event=LogWritten(message="hello"))])
+            tx.execute(text("ALTER TABLE runs DROP COLUMN disk_dir"))
+            tx.execute(text("UPDATE alembic_version SET version_num = '846c5a1f033a'"))
+        migrate(database)
+        with database.read() as tx:
+            assert tx.execute(text("SELECT id, disk_dir FROM runs")).all() == [(run_id, None)]
+            assert tx.execute(text("SELECT run_id, message FROM events")).all() == [(run_id, "hello")]
 
 
 def test_migrate_of_a_database_from_a_newer_version_says_so(tmp_path: Path) -> None:
