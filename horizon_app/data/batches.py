@@ -19,13 +19,15 @@ class Batch:
     trained, else `IGNORE`; it is not shifted (the engine predicts `labels[s, t + 1]` from position t), and the first
     token of every packed sample is `IGNORE`, so that no sample predicts the next one's start. `position_ids` restarts
     at 0 with every sample (and with the padding at the end of a row): that is what keeps samples from attending to
-    each other.
+    each other. `origins` says for each sequence which samples it holds, for example "chats.jsonl line 4"; it is empty
+    for a sequence of padding alone, and has no entries where the source does not tell.
     """
 
     input_ids: NDArray[np.int64]
     labels: NDArray[np.int64]
     position_ids: NDArray[np.int64]
     num_samples: int
+    origins: tuple[str, ...] = ()
 
     @property
     def num_trained_tokens(self) -> int:

@@ -13,6 +13,7 @@ from horizon_app.contracts.run_spec import DataSpec
 from horizon_app.data.encoding import Encoded, encode_rows
 from horizon_app.data.errors import ProblemList, refused
 from horizon_app.data.files import find_files
+from horizon_app.data.origins import Origins, OriginStore
 from horizon_app.data.packing import Rows, one_a_row, pack
 from horizon_app.data.row_source import RowSource
 from horizon_app.data.rows import Row, TextRow, read_rows
@@ -27,6 +28,7 @@ class Dataset:
     """Everything a run trains on, as token ids in memory."""
 
     samples: Samples
+    origins: Origins
     rows: Rows
     num_samples: int
     """Samples in the files."""
@@ -63,7 +65,7 @@ class Dataset:
     def source(self, global_batch_size: int) -> RowSource:
         """The batches, by optimizer step."""
         return RowSource(
-            samples=self.samples, rows=self.rows, global_batch_size=global_batch_size,
+            samples=self.samples, origins=self.origins, rows=self.rows, global_batch_size=global_batch_size,
             sequence_length=self.sequence_length, pad_id=self.pad_id, seed=self.seed,
         )  # fmt: skip
 
@@ -92,7 +94,8 @@ def load_dataset(spec: DataSpec, paths: Sequence[Path], tokenizer_dir: Path) -> 
     lengths: list[int] = samples.lengths.tolist()
     rows = pack(lengths, spec.sequence_length) if spec.packing else one_a_row(len(samples))
     return Dataset(
-        samples=samples, rows=rows, num_samples=sequences.num_samples, skipped=sequences.skipped.count,
+        samples=samples, origins=sequences.origins(), rows=rows, num_samples=sequences.num_samples,
+        skipped=sequences.skipped.count,
         warnings=[*warnings, *sequences.warnings()], fingerprint=_fingerprint(spec, samples, tokenizer),
         sequence_length=spec.sequence_length, pad_id=pad_id, seed=spec.seed,
     )  # fmt: skip
@@ -121,6 +124,7 @@ class SequenceStore:
     def __init__(self, sequence_length: int) -> None:
         self._length = sequence_length
         self._store = SampleStore()
+        self._origins = OriginStore()
         self.num_samples = 0
         self.has_text = False
         self.skipped = Places()
@@ -135,13 +139,17 @@ class SequenceStore:
         else:
             if len(encoded.ids) > self._length:
                 self.cut.add(encoded.row)
-            kept = self._store.add(encoded.ids[: self._length], encoded.trained[: self._length])
+            kept = self._keep(encoded, slice(0, self._length), piece=0)
         if not kept:
             self.skipped.add(encoded.row)
 
     def finish(self) -> Samples:
         """All sequences. Nothing may be added after."""
         return self._store.samples()
+
+    def origins(self) -> Origins:
+        """Where each of them came from. Nothing may be added after."""
+        return self._origins.origins()
 
     def warnings(self) -> list[str]:
         """What happened to some rows."""
@@ -160,11 +168,17 @@ class SequenceStore:
 
     def _add_text(self, encoded: Encoded) -> bool:
         kept = False
-        for start in range(0, len(encoded.ids), self._length):
+        for piece, start in enumerate(range(0, len(encoded.ids), self._length), 1):
             # A last token alone would have nothing before it to be predicted from.
             begin = start - 1 if start and start == len(encoded.ids) - 1 else start
-            piece = slice(begin, start + self._length)
-            kept |= self._store.add(encoded.ids[piece], encoded.trained[piece])
+            number = piece if len(encoded.ids) > self._length else 0
+            kept |= self._keep(encoded, slice(begin, start + self._length), piece=number)
+        return kept
+
+    def _keep(self, encoded: Encoded, part: slice, *, piece: int) -> bool:
+        kept = self._store.add(encoded.ids[part], encoded.trained[part])
+        if kept:
+            self._origins.add(encoded.row, piece)
         return kept
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from horizon_app.data.batches import IGNORE, Batch
+from horizon_app.data.origins import Origins
 from horizon_app.data.packing import Rows
 from horizon_app.data.samples import Samples
 
@@ -20,6 +21,7 @@ class RowSource:
     """
 
     samples: Samples
+    origins: Origins
     rows: Rows
     global_batch_size: int
     sequence_length: int
@@ -54,6 +56,7 @@ class RowSource:
         labels = np.full(shape, IGNORE, dtype=np.int64)
         position_ids = np.tile(np.arange(self.sequence_length), (self.global_batch_size, 1))
         num_samples = 0
+        origins = [""] * self.global_batch_size
         for place, row in enumerate(rows):
             members = self.rows.members[self.rows.starts[row] : self.rows.starts[row + 1]]
             filled = 0
@@ -67,4 +70,8 @@ class RowSource:
                 filled = here.stop
             position_ids[place, filled:] = np.arange(self.sequence_length - filled)
             num_samples += len(members)
-        return Batch(input_ids=input_ids, labels=labels, position_ids=position_ids, num_samples=num_samples)
+            origins[place] = self.origins.of(members.tolist())
+        return Batch(
+            input_ids=input_ids, labels=labels, position_ids=position_ids, num_samples=num_samples,
+            origins=tuple(origins),
+        )  # fmt: skip
