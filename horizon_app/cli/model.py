@@ -34,7 +34,7 @@ DtypeOption = Annotated[Dtype, typer.Option("--dtype", help="Format of the writt
 
 @model_app.command("inspect")
 def inspect(folder: FolderArgument, as_json: JsonOption = False) -> None:
-    """Show what a checkpoint holds, and whether it can be trained and why not.
+    """Show what a checkpoint holds, whether it can be trained and why not, and weights that are NaN or infinite.
 
     Exit code: 0 it was looked into, trainable or not; 2 there is no such folder.
     """
@@ -92,6 +92,11 @@ def _inspection_lines(found: "Inspection") -> list[str]:
     ]
     lines = [f"{label:<13} {'unknown' if value is None else value}" for label, value in rows]
     lines += [f"  because     {reason}" for reason in found.obstacles]
+    lines += [
+        f"  problem     {bad.name} holds {bad.count:,} values that are not finite, the first ({bad.first}) at "
+        f"{list(bad.first_index)}: a run that computes with them stops there"
+        for bad in found.nonfinite
+    ]
     if found.groups:
         width = max(len(group.name) for group in found.groups)
         lines += ["", f"{'stored in':<{width}}  tensors      parameters  dtype"]

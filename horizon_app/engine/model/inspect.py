@@ -1,4 +1,7 @@
-"""What a checkpoint folder holds, and whether this engine can train it: from headers and a model on the meta device."""
+"""What a checkpoint folder holds, and whether this engine can train it.
+
+From headers, a model on the meta device, and a look at every stored value.
+"""
 
 import math
 import re
@@ -13,6 +16,7 @@ from horizon_app.data.tokenizer import load_tokenizer
 from horizon_app.engine.errors import EngineError
 from horizon_app.engine.memory.geometry import Parameter, ParameterFacts
 from horizon_app.engine.model.discovery import Discovered, build_meta, discover, load_config, stage_parameters
+from horizon_app.engine.model.finite_scan import NonFiniteTensor, scan_weights
 from horizon_app.engine.model.weights import read_weights, refuse_quantised, tensor_files
 from horizon_app.planning.facts import ModelFacts
 
@@ -40,12 +44,16 @@ class Inspection:
     embedding_rows: int | None
     tokenizer_size: int | None
     has_chat_template: bool | None
-    trainable: bool
+    trainable: bool  # whether a run of it would start
     obstacles: tuple[str, ...]  # why it can't be trained
+    nonfinite: tuple[NonFiniteTensor, ...]  # stored tensors with values that a run would stop at
 
 
 def inspect_model(folder: Path, facts: ModelFacts) -> Inspection:
-    """Look into `folder`, whose `facts` are known already. What is wrong is told in the answer and not raised."""
+    """Look into `folder`, whose `facts` are known already, and at every stored value.
+
+    What is wrong is told in the answer and not raised.
+    """
     obstacles = [reason for reason in (facts.obstacle, facts.weights_obstacle) if reason]
     found: Discovered | None = None
     parameters: list[ParameterFacts] = []
@@ -57,6 +65,12 @@ def inspect_model(folder: Path, facts: ModelFacts) -> Inspection:
                 _try_weights(folder, found, parameters)
         except EngineError as error:
             obstacles.append(" ".join(str(error).split()))
+    nonfinite: tuple[NonFiniteTensor, ...] = ()
+    if facts.has_weights:
+        try:
+            nonfinite = scan_weights(folder)
+        except EngineError as error:
+            obstacles.append(str(error))
     embedding = found.causal.get_input_embeddings() if found else None
     rows = embedding.num_embeddings if isinstance(embedding, nn.Embedding) else None
     size, has_template, trouble = _tokenizer(folder, rows)
@@ -66,6 +80,7 @@ def inspect_model(folder: Path, facts: ModelFacts) -> Inspection:
         parameters=sum(math.prod(p.shape) for p in parameters) if parameters else facts.parameters, dtype=facts.dtype,
         groups=_groups(folder) if facts.has_weights else (), tied=found.tied if found else None, embedding_rows=rows,
         tokenizer_size=size, has_chat_template=has_template, trainable=not obstacles, obstacles=tuple(obstacles),
+        nonfinite=nonfinite,
     )  # fmt: skip
 
 

@@ -9,6 +9,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from horizon_app.control.model_folder import read_model_facts
+from horizon_app.engine.model import finite_scan
+from horizon_app.engine.model.finite_scan import scan_tensor
 from horizon_app.engine.model.inspect import Inspection, group_name, inspect_model
 from tests.support.small_model import write_small_model
 
@@ -88,6 +90,59 @@ def test_inspection_of_weights_that_do_not_fit_names_the_tensor(
     found = inspect(folder)
     assert not found.trainable
     assert words in found.obstacles[0]
+
+
+def spoil(folder: Path, name: str, **places: float) -> None:
+    """Put values into a stored tensor: `_126_3=nan` at [126, 3]."""
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    for place, value in places.items():
+        tensors[name][tuple(int(i) for i in place.strip("_").split("_"))] = value
+    save_file(tensors, path)
+
+
+def test_inspection_names_tensors_with_values_that_are_no_numbers(folder: Path) -> None:
+    nan, inf = float("nan"), float("inf")
+    spoil(folder, "model.layers.1.mlp.up_proj.weight", _3_5=-inf, _3_6=nan, _159_63=inf)
+    spoil(folder, "lm_head.weight", _256_63=nan)
+    found = inspect(folder)
+    assert [(t.name, t.count, t.first_index, t.first) for t in found.nonfinite] == [
+        ("lm_head.weight", 1, (256, 63), "nan"),
+        ("model.layers.1.mlp.up_proj.weight", 3, (3, 5), "-inf"),
+    ]
+    assert found.trainable  # a run starts, and stops where it meets them
+
+
+def test_inspection_of_finite_weights_reports_none(folder: Path) -> None:
+    spoil(folder, "model.norm.weight", _0=torch.finfo(torch.bfloat16).max)
+    assert inspect(folder).nonfinite == ()
+
+
+def test_scan_looks_at_every_piece_and_counts_over_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finite_scan, "PIECE", 7)
+    tensor = torch.zeros(5, 6)
+    tensor[2, 3] = tensor[4, 5] = float("nan")
+    found = scan_tensor("w", tensor)
+    assert found is not None
+    assert (found.count, found.first_index) == (2, (2, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn])
+def test_scan_takes_every_floating_format(dtype: torch.dtype) -> None:
+    tensor = torch.tensor([1.0, float("nan"), 2.0]).to(dtype)
+    found = scan_tensor("w", tensor)
+    assert found is not None and found.first_index == (1,)
+    assert scan_tensor("w", torch.tensor([1.0, 2.0]).to(dtype)) is None
+
+
+@pytest.mark.parametrize("tensor", [torch.zeros(0), torch.arange(3), torch.tensor(1.5)])
+def test_scan_of_nothing_whole_numbers_and_one_number_finds_none(tensor: torch.Tensor) -> None:
+    assert scan_tensor("w", tensor) is None
+
+
+def test_scan_of_one_bad_number_alone_has_no_index_to_tell() -> None:
+    found = scan_tensor("w", torch.tensor(float("inf")))
+    assert found is not None and (found.first_index, found.first) == ((), "inf")
 
 
 def test_inspection_of_a_file_cut_short_says_so(folder: Path) -> None:

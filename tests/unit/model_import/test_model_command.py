@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+from safetensors.torch import load_file, save_file
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -63,3 +64,20 @@ def test_inspect_of_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
     seen = runner.invoke(app, ["model", "inspect", str(tmp_path / "nowhere")])
     assert seen.exit_code == 2
     assert "there is no folder" in seen.stderr
+
+
+def test_inspect_reports_weights_that_are_no_numbers_as_a_problem(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf", tiny_llama())
+    runner.invoke(app, ["model", "convert", str(path), str(tmp_path / "out"), "--dtype", "fp32"])
+    stored = load_file(tmp_path / "out" / "model.safetensors")
+    stored["model.embed_tokens.weight"][3] = float("nan")
+    width = stored["model.embed_tokens.weight"].shape[1]
+    save_file(stored, tmp_path / "out" / "model.safetensors")
+    seen = runner.invoke(app, ["model", "inspect", str(tmp_path / "out")])
+    assert seen.exit_code == 0
+    assert (
+        f"model.embed_tokens.weight holds {width} values that are not finite, the first (nan) at [3, 0]" in seen.stdout
+    )
+    as_json = runner.invoke(app, ["model", "inspect", str(tmp_path / "out"), "--json"])
+    (found,) = json.loads(as_json.stdout)["nonfinite"]
+    assert found == {"name": "model.embed_tokens.weight", "count": width, "first_index": [3, 0], "first": "nan"}
