@@ -127,19 +127,22 @@ class PagedPlane:
         return NEVER if at is None else at
 
     def _bring(self, page: int, opening: Opening) -> int:
+        self._raise_failure()  # a read that failed has left a frame with anything in it
         record = self._pages[page]
         fresh = record.frame == NO_FRAME and self._take_demanded_frame(page)
+        empty = opening is Opening.FILL or (fresh and not record.stored)  # as it is now: others may change it meanwhile
         record.pins += 1  # before waiting: it may not leave meanwhile
         record.leaving = False
-        if fresh and record.stored and opening is not Opening.FILL:
+        if fresh and not empty:
             self._start_read(page)
         try:
             while record.reading or (record.writing and opening is not Opening.READ):
                 self._wait()
+            self._raise_failure()
         except EngineError:
             record.pins -= 1
             raise
-        if opening is Opening.FILL or (fresh and not record.stored):
+        if empty:
             self._frames[record.frame].zero_()
         self._policy.used(page, self._next_visit(page))
         self._look_ahead()
@@ -157,15 +160,18 @@ class PagedPlane:
                 if frame is not None:
                     self._give(page, frame)
                     return True
-                self._wait()
+                if not self._free:  # a write that has just begun may have ended already, and nobody tells twice
+                    self._wait()
         finally:
             self._demands -= 1
         return False
 
     def _wait(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        self._raise_failure()
         self._changed.wait()
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
 
