@@ -97,7 +97,7 @@ def test_partition_every_stage_starts_a_new_block(model: Stages, block_numel: in
     part = cut(model, block_numel, item)
     assert part.stage_names == tuple(name for name, _ in model)
     for stage, (_, listed) in enumerate(model):
-        blocks = part.blocks_of_stage(stage)
+        blocks = part.stage_blocks[stage]
         assert (
             [b.index for b in blocks] == list(range(blocks[0].index, blocks[0].index + len(blocks))) if blocks else True
         )

@@ -19,7 +19,7 @@ MOST_BLOCKS = 12
 STEPS = st.lists(st.lists(st.integers(0, MOST_BLOCKS - 1), max_size=12), min_size=1, max_size=8)
 ARENAS = st.sampled_from([2, 3, 5, MOST_BLOCKS, MOST_BLOCKS + 4])
 WINDOWS = st.sampled_from([0, 1, 3, 8])
-POLICIES = st.sampled_from([Policy.LRU, Policy.OPTIMAL])
+POLICIES = st.sampled_from(list(Policy))
 
 
 def watched(work: Callable[[], None]) -> None:

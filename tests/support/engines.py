@@ -1,5 +1,6 @@
 """Engines on tiny checkpoints, as tests build them: a spec's words, a backend in disorder, poisoned slots."""
 
+import dataclasses
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,8 +10,9 @@ import torch
 
 from horizon_app.contracts.spec_parse import parse_spec
 from horizon_app.data.batches import BatchSource
+from horizon_app.engine.memory.disk_io import OS_DISK, DiskSystem
 from horizon_app.engine.streaming.backends.protocol import Backend
-from horizon_app.engine.telemetry.sink import NullSink
+from horizon_app.engine.telemetry.sink import NullSink, TelemetrySink
 from horizon_app.engine.training.config import EngineConfig
 from horizon_app.engine.training.engine import Engine
 from tests.support.chaos import ChaosBackend, poison
@@ -33,19 +35,29 @@ def spec_document(**sections: Mapping[str, Any]) -> dict[str, Any]:
     return document
 
 
-def engine_config(folder: Path, **sections: Mapping[str, Any]) -> EngineConfig:
-    """The config that `sections` of a spec make of a model folder."""
-    return EngineConfig.from_spec(parse_spec(spec_document(**sections)), folder, folder)
+def engine_config(folder: Path, *, disk_dir: Path | None = None, **sections: Mapping[str, Any]) -> EngineConfig:
+    """The config that `sections` of a spec make of a model folder; the disk tier lies there too unless told."""
+    return EngineConfig.from_spec(parse_spec(spec_document(**sections)), folder, disk_dir or folder)
+
+
+NOTHING: Mapping[str, Any] = {}
 
 
 @contextmanager
 def running(
-    folder: Path, *, backend: Backend | None = None, seed: int = 0, **sections: Mapping[str, Any]
-) -> Generator[Engine]:
-    """An engine whose copies come in disorder and whose free slots hold NaN; closed at the end."""
+    folder: Path, *, backend: Backend | None = None, seed: int = 0, disk_dir: Path | None = None,
+    disk_system: DiskSystem = OS_DISK, sink: TelemetrySink | None = None, overrides: Mapping[str, Any] = NOTHING,
+    **sections: Mapping[str, Any],
+) -> Generator[Engine]:  # fmt: skip
+    """An engine whose copies come in disorder and whose free slots hold NaN; closed at the end.
+
+    `overrides` are fields of the config that no spec names.
+    """
+    config = dataclasses.replace(engine_config(folder, disk_dir=disk_dir, **sections), **overrides)
     engine = Engine(
-        engine_config(folder, **sections), NullSink(), backend=backend or ChaosBackend(seed), on_slot_release=poison
-    )
+        config, sink or NullSink(), backend=backend or ChaosBackend(seed), on_slot_release=poison,
+        disk_system=disk_system,
+    )  # fmt: skip
     try:
         yield engine
     finally:

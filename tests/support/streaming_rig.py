@@ -10,7 +10,8 @@ from horizon_app.contracts.run_spec import Policy
 from horizon_app.engine.memory.arena import Arena
 from horizon_app.engine.memory.block_table import BlockTable, DeviceWeight
 from horizon_app.engine.memory.geometry import ParameterFacts, Partition, Use
-from horizon_app.engine.memory.host_pool import HostPool
+from horizon_app.engine.memory.host_pool import HostSpan
+from horizon_app.engine.memory.planes import Opening, PlaneName
 from horizon_app.engine.policy.choose import make_policy
 from horizon_app.engine.policy.protocol import NEVER, ReplacementPolicy
 from horizon_app.engine.streaming.backends.protocol import Backend, Event
@@ -19,6 +20,7 @@ from horizon_app.engine.streaming.schedule import ComputeStep, Schedule
 from horizon_app.engine.streaming.streamer import Streamer
 from horizon_app.engine.telemetry.counters import Counters
 from tests.support.chaos import poison
+from tests.support.host_pools import host_pool
 
 BLOCK_NUMEL = 32
 NOBODY = -1
@@ -49,16 +51,17 @@ class CountingBackend:
     def __init__(self, inner: Backend) -> None:
         self._inner = inner
         self.device, self.pins_host_memory = inner.device, inner.pins_host_memory
+        self.shares_host_memory = inner.shares_host_memory
         self.bytes_in = self.bytes_out = 0
 
     def new_arena(self, num_slots: int, block_numel: int, dtype: torch.dtype) -> torch.Tensor:
         return self._inner.new_arena(num_slots, block_numel, dtype)
 
-    def copy_in(self, target: torch.Tensor, source: torch.Tensor, after: Event) -> Event:
+    def copy_in(self, target: torch.Tensor, source: HostSpan, after: Event) -> Event:
         self.bytes_in += target.numel() * target.element_size()
         return self._inner.copy_in(target, source, after)
 
-    def gather_out(self, source: torch.Tensor, target: torch.Tensor, *, add: bool) -> Event:
+    def gather_out(self, source: torch.Tensor, target: HostSpan, *, add: bool) -> Event:
         self.bytes_out += source.numel() * source.element_size()
         return self._inner.gather_out(source, target, add=add)
 
@@ -94,6 +97,12 @@ class SpyPolicy:
         self.on_removed(block)
         self.inner.removed(block)
 
+    def horizon(self, position: int, window_end: int) -> None:
+        self.inner.horizon(position, window_end)
+
+    def resized(self, capacity: int) -> None:
+        self.inner.resized(capacity)
+
     def victim(self, may_leave: Callable[[int], bool]) -> int | None:
         return self.inner.victim(may_leave)
 
@@ -117,11 +126,12 @@ class Rig:
     policy: Policy
     backend: CountingBackend
     prefetched: list[Move] = field(default_factory=list[Move])  # moves that prefetch made
+    shares_host: bool = False  # for single accesses; `walk` checks the slots that copies take
 
     def __post_init__(self) -> None:
         self.partition = made_up_partition(self.num_blocks)
-        self.pool = HostPool(self.partition, torch.float32)
-        self.pool.master.copy_(torch.arange(self.partition.numel))
+        self.pool = host_pool(self.partition)
+        self.pool.write(self.partition.parameters[0], torch.arange(self.partition.numel))
         self.table = BlockTable(len(self.partition.blocks))
         self.arena = Arena(self.backend.new_arena(self.slots, BLOCK_NUMEL, torch.float32), poison)
         self.counters = Counters()
@@ -129,8 +139,8 @@ class Rig:
         self._position = 0
         self.streamer = Streamer(
             partition=self.partition, pool=self.pool, arena=self.arena, table=self.table, backend=self.backend,
-            make_policy=lambda: SpyPolicy(make_policy(self.policy), self._removed, self._inserted),
-            window=self.window, counters=self.counters,
+            policy=SpyPolicy(make_policy(self.policy, self.slots), self._removed, self._inserted),
+            window=self.window, counters=self.counters, shares_host=self.shares_host,
         )  # fmt: skip
 
     def walk(self, steps: Sequence[Sequence[int]], gradient_after: frozenset[int] = frozenset()) -> Schedule:
@@ -157,7 +167,8 @@ class Rig:
 
     def expected(self, block: int) -> torch.Tensor:
         """What a block's slot must hold."""
-        return self.pool.block_weight(self.partition.blocks[block])
+        with self.pool.block(PlaneName.WEIGHT, self.partition.blocks[block]).opened(Opening.READ) as content:
+            return content
 
     def _access(self, schedule: Schedule, position: int) -> None:
         block = schedule.accesses[position]

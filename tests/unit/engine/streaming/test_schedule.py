@@ -99,7 +99,7 @@ def test_without_repeats_keeps_the_order_and_drops_neighbours_only(blocks: list[
 
 
 def test_build_schedule_with_recompute_walks_up_and_back_down() -> None:
-    schedule = build_schedule(ORDERS, NOTHING_GATHERED, Shape(micro_batches=1, head_chunks=(1,), recompute=True))
+    schedule = build_schedule(ORDERS, NOTHING_GATHERED, Shape(head_chunks=(1,), recompute=True))
     assert schedule.accesses == (0, 1, 2, 3, 4, 2, 3, 2, 0, 1, 0)
     assert [(s.stage, s.direction, s.start, s.end) for s in schedule.steps] == [
         (1, Direction.FORWARD, 0, 2),
@@ -111,19 +111,19 @@ def test_build_schedule_with_recompute_walks_up_and_back_down() -> None:
 
 
 def test_build_schedule_without_recompute_reads_each_layer_once_each_way() -> None:
-    schedule = build_schedule(ORDERS, NOTHING_GATHERED, Shape(micro_batches=1, head_chunks=(1,), recompute=False))
+    schedule = build_schedule(ORDERS, NOTHING_GATHERED, Shape(head_chunks=(1,), recompute=False))
     assert schedule.accesses == (0, 1, 2, 3, 4, 3, 2, 1, 0)
 
 
 def test_build_schedule_is_layer_major_over_micro_batches_and_loss_chunks() -> None:
-    schedule = build_schedule(ORDERS, NOTHING_GATHERED, Shape(micro_batches=2, head_chunks=(2, 0), recompute=False))
+    schedule = build_schedule(ORDERS, NOTHING_GATHERED, Shape(head_chunks=(2, 0), recompute=False))
     assert schedule.accesses == (0, 1, 0, 1, 2, 3, 2, 3, 4, 3, 2, 3, 2, 1, 0, 1, 0)
 
 
 def test_build_schedule_gathers_before_the_products_of_a_stage() -> None:
     gathered = [(), (8,), (9,), ()]
-    recomputed = build_schedule(ORDERS, gathered, Shape(micro_batches=1, head_chunks=(1,), recompute=True))
-    kept = build_schedule(ORDERS, gathered, Shape(micro_batches=1, head_chunks=(1,), recompute=False))
+    recomputed = build_schedule(ORDERS, gathered, Shape(head_chunks=(1,), recompute=True))
+    kept = build_schedule(ORDERS, gathered, Shape(head_chunks=(1,), recompute=False))
     assert recomputed.accesses == (8, 0, 1, 9, 2, 3, 4, 9, 2, 3, 2, 8, 0, 1, 0)
     assert kept.accesses == (8, 0, 1, 9, 2, 3, 4, 3, 2, 1, 0)
 
