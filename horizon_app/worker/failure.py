@@ -14,6 +14,7 @@ from horizon_app.engine.errors import EngineError
 _MEMORY_WORDS = ("out of memory", "can't allocate memory", "cannot allocate memory")
 _DISK_WORDS = ("no space left", "disk quota exceeded", "os error 28")
 _MOST_CHARACTERS = 600
+_LAST_CHARACTERS = 250
 
 
 def failure_reason(error: BaseException, doing: str, run_dir: Path) -> str:
@@ -24,7 +25,10 @@ def failure_reason(error: BaseException, doing: str, run_dir: Path) -> str:
     elif _is_disk_full(error):
         text = f"{text}; {_disk_left(run_dir)}"
     sentence = " ".join(f"{doing}: {text}".split())
-    return sentence if len(sentence) <= _MOST_CHARACTERS else sentence[: _MOST_CHARACTERS - 1] + "…"
+    if len(sentence) <= _MOST_CHARACTERS:
+        return sentence
+    # What happened stands first and what to do last: of a long sentence the middle is left out.
+    return f"{sentence[: _MOST_CHARACTERS - _LAST_CHARACTERS - 3]} … {sentence[-_LAST_CHARACTERS:]}"
 
 
 def trace_lines(error: BaseException) -> list[str]:

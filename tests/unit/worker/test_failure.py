@@ -4,7 +4,7 @@ import pytest
 
 from horizon_app.contracts.problems import FieldProblem
 from horizon_app.data.errors import DataError
-from horizon_app.engine.errors import ArenaTooSmall
+from horizon_app.engine.errors import ArenaTooSmall, EngineError
 from horizon_app.worker.failure import failure_reason, trace_lines
 
 
@@ -47,7 +47,12 @@ def test_reason_of_anything_else_names_its_kind_and_first_line(tmp_path: Path) -
 
 
 def test_reason_of_endless_text_is_cut_to_one_readable_sentence(tmp_path: Path) -> None:
-    assert len(failure_reason(ValueError("x" * 5000), "reading", tmp_path)) == 600
+    reason = failure_reason(
+        EngineError(f"it overflows{' x' * 5000}. Set precision.compute to fp32"), "step 3", tmp_path
+    )
+    assert len(reason) == 600
+    assert reason.startswith("step 3: it overflows x x") and " … " in reason
+    assert reason.endswith("x. Set precision.compute to fp32")
 
 
 def test_trace_of_a_chained_error_holds_both() -> None:
