@@ -58,7 +58,7 @@ def place_planes(
         for i, name in enumerate(members):
             share = left // (len(members) - i)
             capped = page_moments and name in MOMENTS
-            if whole[name] - least[name] <= share and not (capped and pages[name] > FEWEST_FRAMES):
+            if whole[name] - least[name] <= share and not (capped and least[name] < whole[name]):
                 frames[name] = None
                 left -= whole[name] - least[name]
                 continue
