@@ -30,8 +30,12 @@ def learning_rate(step: int, total: int, peak: float, warmup: int) -> float:
 def train_plainly(
     model_dir: Path, source: RandomBatches, *, steps: int, micro_batch: int, peak: float, warmup: int,
     weight_decay: float, max_norm: float = 1.0, dtype: torch.dtype = torch.float32,
+    gradient_ema: float = 0.0,
 ) -> PlainResult:  # fmt: skip
-    """Train `model_dir` on `source` with autograd and torch.optim.AdamW, all in memory."""
+    """Train `model_dir` on `source` with autograd and torch.optim.AdamW, all in memory.
+
+    With `gradient_ema`, AdamW gets a moving average over the clipped gradients, corrected for its start from zero.
+    """
     model = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).train()
     decay = [p for p in model.parameters() if p.dim() > 1]
     plain = [p for p in model.parameters() if p.dim() < 2]
@@ -41,21 +45,33 @@ def train_plainly(
     )  # fmt: skip
     losses: list[float] = []
     norms: list[float] = []
+    averages: dict[str, torch.Tensor] = {}
     for step in range(1, steps + 1):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, steps, peak, warmup)
         losses.append(_accumulate(model, source.batch(step), micro_batch, dtype))
         norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)))
+        if gradient_ema:
+            _average(model, averages, gradient_ema, step)
         optimizer.step()
         optimizer.zero_grad()
     return PlainResult(losses, norms, {name: p.detach() for name, p in model.named_parameters()})
+
+
+def _average(model: torch.nn.Module, averages: dict[str, torch.Tensor], decay: float, step: int) -> None:
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            before = averages.get(name, torch.zeros_like(parameter))
+            averages[name] = decay * before + (1 - decay) * parameter.grad
+            parameter.grad = averages[name] / (1 - decay**step)
 
 
 def _accumulate(model: torch.nn.Module, batch: Batch, micro_batch: int, dtype: torch.dtype) -> float:
     total = 0.0
     for start in range(0, batch.input_ids.shape[0], micro_batch):
         rows = slice(start, start + micro_batch)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+        half = dtype if dtype != torch.float32 else torch.bfloat16
+        with torch.autocast("cpu", dtype=half, enabled=dtype != torch.float32):
             logits = model(
                 input_ids=torch.from_numpy(batch.input_ids[rows]),
                 position_ids=torch.from_numpy(batch.position_ids[rows]), use_cache=False,

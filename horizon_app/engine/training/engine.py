@@ -16,6 +16,7 @@ from horizon_app.contracts.run_spec import Init, Policy
 from horizon_app.data.batches import Batch, BatchSource
 from horizon_app.engine.errors import EngineError
 from horizon_app.engine.hardware.memory_errors import is_out_of_memory
+from horizon_app.engine.hardware.probe import anonymous_bytes
 from horizon_app.engine.memory.disk_io import OS_DISK, DiskSystem
 from horizon_app.engine.memory.geometry import Parameter
 from horizon_app.engine.model.discovery import Discovered, build_meta, discover, load_config, stage_parameters
@@ -49,6 +50,7 @@ class Engine:
     ) -> None:  # fmt: skip
         """Build everything and load the weights. Raises EngineError subclasses; tests pass backend and disk."""
         self._config, self._sink = config, sink
+        before = anonymous_bytes()
         self._hf_config = load_config(config.model_dir)
         found = discover(build_meta(self._hf_config))
         self._partition = partition(
@@ -59,6 +61,9 @@ class Engine:
         )
         text_config = self._hf_config.get_text_config()
         self.sizes: Sizes = decide_sizes(config, self._partition, host_layout, text_config)
+        self._process_bytes = (
+            None if before is None else before + self.sizes.process_bytes(on_cpu=config.device.type == "cpu")
+        )
         self._aliases = found.aliases
         self._prefix = found.causal.base_model_prefix
         self.step_count = 0
@@ -101,7 +106,7 @@ class Engine:
     @property
     def plan_facts(self) -> dict[str, Any]:
         """What was decided, and the bytes per tier."""
-        return plan_facts(self._config, self.sizes, self._partition, self._pool)
+        return plan_facts(self._config, self.sizes, self._partition, self._pool, self._process_bytes)
 
     def peaks(self) -> PeakUse:
         """The highest use of each tier so far."""

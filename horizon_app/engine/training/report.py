@@ -14,14 +14,17 @@ from horizon_app.contracts.residency import (
     StageLayout,
     encode_frame,
 )
+from horizon_app.engine.memory.block_table import Host
 from horizon_app.engine.memory.geometry import Parameter, Partition
 from horizon_app.engine.memory.host_pool import HostPool
-from horizon_app.engine.memory.planes import DiskState
+from horizon_app.engine.memory.planes import DiskState, PlaneName
 from horizon_app.engine.training.assemble import Machinery
 from horizon_app.engine.training.config import EngineConfig
 from horizon_app.engine.training.sizes import Sizes
 from horizon_app.engine.training.step import StepResult
 
+HOST_MAP = {DiskState.ON_DISK: Host.ABSENT, DiskState.READING: Host.ARRIVING}
+"""What the host tier has of weights that are not in RAM; of all others the block table tells."""
 DISK_MAP = {DiskState.IN_RAM: 0, DiskState.READING: 1, DiskState.ON_DISK: 2, DiskState.WRITING: 3}
 
 
@@ -50,8 +53,10 @@ def block_layout(config: EngineConfig, sizes: Sizes, partition: Partition) -> Bl
     )  # fmt: skip
 
 
-def plan_facts(config: EngineConfig, sizes: Sizes, partition: Partition, pool: HostPool) -> dict[str, Any]:
-    """What was decided, and the bytes per tier."""
+def plan_facts(
+    config: EngineConfig, sizes: Sizes, partition: Partition, pool: HostPool, process_bytes: int | None
+) -> dict[str, Any]:
+    """What was decided, and the bytes per tier. `process_bytes` is of the whole worker's memory, where it is known."""
     return {
         "device": str(config.device),
         "compute_dtype": _dtype_name(config),
@@ -73,6 +78,7 @@ def plan_facts(config: EngineConfig, sizes: Sizes, partition: Partition, pool: H
         "planes_on_disk": [name.value for name, frames in sizes.placement.frames.items() if frames is not None],
         "disk_direct": pool.store.is_direct if pool.store is not None else None,
         "activation_bytes": sizes.activation_bytes(sizes.micro_batch),
+        "process_bytes": process_bytes,
     }
 
 
@@ -150,11 +156,19 @@ class StepReport:
             direction=now.direction if now else Direction.UPDATE, window=min(255, self._m.streamer.window),
             num_blocks=self._m.table.num_blocks, slots_used=self._m.arena.num_used,
         )  # fmt: skip
+        return encode_frame(header, self._maps())
+
+    def _maps(self) -> dict[MapId, bytes]:
         maps = self._m.table.maps()
-        if self._pool.store is not None:
-            states = [DISK_MAP[self._pool.disk_state(block)] for block in range(self._m.table.num_blocks)]
-            maps = {**maps, MapId.DISK: bytes(states)}
-        return encode_frame(header, maps)
+        if self._pool.store is None:
+            return maps
+        blocks = range(self._m.table.num_blocks)
+        maps[MapId.DISK] = bytes(DISK_MAP[self._pool.disk_state(block)] for block in blocks)
+        weights = self._pool.planes[PlaneName.WEIGHT]
+        if weights.is_paged:
+            states = zip(maps[MapId.HOST], (weights.on_disk(block) for block in blocks), strict=True)
+            maps[MapId.HOST] = bytes(HOST_MAP.get(disk, host) for host, disk in states)
+        return maps
 
 
 def _dtype_name(config: EngineConfig) -> str:

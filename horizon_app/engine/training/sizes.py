@@ -9,7 +9,7 @@ import psutil
 from horizon_app.contracts.run_spec import Disk, Recompute
 from horizon_app.engine.errors import ArenaTooSmall, TierExhausted
 from horizon_app.engine.hardware.probe import device_memory, free_device_memory
-from horizon_app.engine.memory.geometry import Partition
+from horizon_app.engine.memory.geometry import Partition, Use
 from horizon_app.engine.memory.placement import Placement, place_planes
 from horizon_app.engine.training.config import ACTIVATION_SHARE, MICRO_BATCH_TOKENS, EngineConfig
 from horizon_app.engine.training.host_tier import HostLayout
@@ -21,6 +21,10 @@ WIDEST_GRADIENT_SHARE = 4
 """Gradients get a second slot from arenas of this many times two slots on: one can leave while the other fills."""
 HOST_SHARE = 0.8
 """Share of the free RAM that the host tier takes by itself; the rest is for activations and whatever else runs."""
+RUNTIME_BYTES = 96 << 20
+"""Stacks of threads and scratch of the math libraries, which appear with the first step: 60 to 90 MiB were seen."""
+PRODUCT_BYTES = 10 << 20
+"""What oneDNN keeps of each shape of product in 16 bits on a CPU (its compiled kernels, three products a shape)."""
 INPUT_SHARE = 0.5
 """Share of the activations' budget that waiting layer inputs may take on the device before they move to the host."""
 
@@ -42,6 +46,7 @@ class Sizes:
     input_bytes: int  # of waiting layer inputs, where they are on the host
     fixed_bytes: int  # of activations, whatever the micro-batch
     bytes_per_sequence: float  # of activations, for each sequence of a micro-batch
+    library_bytes: int  # that threads and the math libraries take in the process
     device_bytes: int  # that arena and activations may take
 
     @property
@@ -52,6 +57,11 @@ class Sizes:
     def activation_bytes(self, micro_batch: int) -> int:
         """Bytes of activations on the device with this micro-batch: an estimate."""
         return int(self.fixed_bytes + self.bytes_per_sequence * micro_batch)
+
+    def process_bytes(self, *, on_cpu: bool) -> int:
+        """Anonymous memory that the engine adds to its process, where the device is the CPU with its activations."""
+        device = self.arena_bytes + self.activation_bytes(self.micro_batch) if on_cpu else 0
+        return self.host_bytes + device + self.library_bytes
 
     def free_share(self, micro_batch: int) -> float:
         """Share of the device's memory that stays free: of what it is planned to take, so the same in every run."""
@@ -89,8 +99,9 @@ def decide_sizes(config: EngineConfig, partition: Partition, layout: HostLayout,
         chunk_tokens=chunk_tokens(model_config.vocab_size, itemsize, config.logits_budget_bytes),
         host_inputs=host_inputs, placement=placement, arena_bytes=arena, input_limit=input_limit,
         input_bytes=(waiting if input_limit is None else min(waiting, input_limit)) if host_inputs else 0,
-        fixed_bytes=kept + (0 if host_inputs else waiting) + 2 * config.logits_budget_bytes,
+        fixed_bytes=kept + (0 if host_inputs else waiting) + _logits_bytes(config, model_config, tokens),
         bytes_per_sequence=per_call * config.sequence_length if recompute else 0.0,
+        library_bytes=RUNTIME_BYTES + (_num_products(partition) * PRODUCT_BYTES if on_cpu and itemsize < 4 else 0),
         device_bytes=device_memory(config.device) - (placement.host_bytes if on_cpu else 0),
     )  # fmt: skip
 
@@ -101,6 +112,18 @@ def _place(config: EngineConfig, layout: HostLayout) -> Placement:
     return place_planes(
         layout.page_bytes(), _host_limit(config), may_page=can_page, page_moments=config.disk is Disk.ON, fix=fix
     )  # fmt: skip
+
+
+def _logits_bytes(config: EngineConfig, model_config: Any, tokens: int) -> int:
+    """The logits of a chunk of tokens, and their gradient."""
+    return 2 * min(config.logits_budget_bytes, tokens * model_config.vocab_size * config.compute_dtype.itemsize)
+
+
+def _num_products(partition: Partition) -> int:
+    """Shapes of products that differ."""
+    streamed = (Use.LINEAR, Use.CONV1D)
+    owners = [(segment, partition.parameters[segment.parameter]) for segment in partition.segments]
+    return len({(s.row_end - s.row_start, p.shape, p.use) for s, p in owners if p.use in streamed})
 
 
 def _input_limit(config: EngineConfig, placement: Placement) -> int | None:
