@@ -5,11 +5,19 @@ import psutil
 import pytest
 import torch
 
-from horizon_app.contracts.run_spec import Compute, Policy, Recompute
+from horizon_app.contracts.run_spec import (
+    AccumulationPolicy,
+    Compute,
+    Disk,
+    OptimizerState,
+    Policy,
+    Recompute,
+    ScheduleOrder,
+)
 from horizon_app.engine.errors import DeviceUnavailable
 from horizon_app.engine.hardware import probe
 from horizon_app.engine.training import config as config_module
-from horizon_app.engine.training.config import resolve_block_bytes, resolve_device, resolve_dtype
+from horizon_app.engine.training.config import AUTO_WINDOW_START, resolve_block_bytes, resolve_device, resolve_dtype
 from tests.support.engines import engine_config
 
 MIB = 1 << 20
@@ -86,9 +94,40 @@ def test_from_spec_words_reach_the_engine() -> None:
     assert (made.recompute, made.model_dir, made.device) == (Recompute.NEVER, FOLDER, CPU)
 
 
+def test_from_spec_words_of_tiers_precision_and_accumulation_reach_the_engine() -> None:
+    made = engine_config(
+        FOLDER, disk_dir=Path("scratch"),
+        offload={"disk": "on", "disk_memory": "5GiB"},
+        training={"gradient_ema": 0.9},
+        precision={"compute": "fp16", "keep_fp32": ["norm", "lm_head"], "loss_scale": 1024, "optimizer_state": "int8"},
+        compute={"schedule": "micro_batch_major"},
+        accumulation={"policy": "fixed", "keep_global_batch": False},
+    )  # fmt: skip
+    assert (made.disk, made.disk_dir, made.disk_limit_bytes) == (Disk.ON, Path("scratch"), 5 << 30)
+    assert (made.compute_dtype, made.keep_fp32, made.loss_scale) == (torch.float16, ("norm", "lm_head"), 1024)
+    assert (made.optimizer_state, made.gradient_ema) == (OptimizerState.INT8, 0.9)
+    assert made.order is ScheduleOrder.MICRO_BATCH_MAJOR
+    assert (made.accumulation, made.keep_global_batch) == (AccumulationPolicy.FIXED, False)
+
+
+def test_from_spec_updates_run_beside_the_compute_on_a_card_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert engine_config(FOLDER).update_threads == 0
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert engine_config(FOLDER, offload={"device": "cuda"}).update_threads >= 1
+
+
+@pytest.mark.parametrize(("word", "first"), [("auto", AUTO_WINDOW_START), (0, 0), (6, 6)])
+def test_from_spec_window_auto_begins_somewhere(word: str | int, first: int) -> None:
+    made = engine_config(FOLDER, offload={"prefetch_window": word})
+    assert made.first_window == first
+    assert (made.window is None) == (word == "auto")
+
+
 def test_from_spec_autos_are_left_to_the_sizes() -> None:
     made = engine_config(FOLDER)
     assert (made.max_blocks, made.micro_batch, made.host_limit_bytes) == (None, None, None)
+    assert (made.disk_limit_bytes, made.host_inputs, made.loss_scale) == (None, None, None)
 
 
 @pytest.mark.parametrize(("batch", "steps", "micro"), [(12, 4, 3), (10, 4, 3), (4, 1, 4)])

@@ -1,19 +1,23 @@
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from transformers import LlamaConfig
 
-from horizon_app.contracts.run_spec import Recompute
+from horizon_app.contracts.run_spec import Disk, OptimizerState, Recompute
 from horizon_app.engine.errors import ArenaTooSmall, TierExhausted
 from horizon_app.engine.memory.geometry import ParameterFacts, Partition, Use
-from horizon_app.engine.memory.host_pool import HostPool
+from horizon_app.engine.memory.planes import PlaneName
 from horizon_app.engine.streaming.partition import partition
 from horizon_app.engine.training import sizes as sizes_module
 from horizon_app.engine.training.config import EngineConfig
-from horizon_app.engine.training.sizes import GRADIENT_SLOTS, Sizes, decide_sizes, host_plane_bytes
+from horizon_app.engine.training.host_tier import HostLayout
+from horizon_app.engine.training.sizes import GRADIENT_SLOTS, Sizes, decide_sizes
 from tests.support.engines import engine_config
+from tests.support.host_pools import host_pool
 
 MIB = 1 << 20
 BLOCK = 64 << 10
@@ -35,45 +39,91 @@ def config(monkeypatch: pytest.MonkeyPatch) -> EngineConfig:
     return engine_config(Path("model"), offload={"param_block_size": "64KiB"})
 
 
-def give_memory(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+@pytest.fixture
+def on_card(config: EngineConfig) -> EngineConfig:
+    return replace(config, device=torch.device("cuda", 0))
+
+
+def give_memory(monkeypatch: pytest.MonkeyPatch, free: int, host: int = 1 << 30) -> None:
+    """So much is free on the device, twice as much is there; `host` is free in RAM."""
     monkeypatch.setattr(sizes_module, "free_device_memory", lambda _: free)
+    monkeypatch.setattr(sizes_module, "device_memory", lambda _: 2 * free)
+    monkeypatch.setattr(sizes_module.psutil, "virtual_memory", lambda: SimpleNamespace(available=host, total=host))
 
 
-def decide(config: EngineConfig, **changes: object) -> Sizes:
-    return decide_sizes(replace(config, **changes), model(), LLAMA)  # type: ignore[arg-type]
+def decide(config: EngineConfig, **changes: Any) -> Sizes:
+    changed = replace(config, **changes)
+    return decide_sizes(changed, model(), layout_of(changed, model()), LLAMA)
 
 
-@pytest.mark.parametrize(("dtype", "bytes_each"), [(torch.float32, 16), (torch.bfloat16, 18)])
-def test_host_plane_bytes_are_those_of_the_pool(dtype: torch.dtype, bytes_each: int) -> None:
-    part = model(3)
-    assert host_plane_bytes(part, dtype) == part.numel * bytes_each == HostPool(part, dtype).num_bytes
+def layout_of(config: EngineConfig, part: Partition) -> HostLayout:
+    return HostLayout(part, config.compute_dtype, config.optimizer_state, averages=config.gradient_ema > 0)
 
 
-def test_sizes_arena_auto_with_room_holds_the_whole_model_and_its_gradients(config: EngineConfig) -> None:
+@pytest.mark.parametrize(
+    ("changes", "bytes_each"),
+    [
+        ({}, 16),
+        ({"compute_dtype": torch.bfloat16}, 18),
+        ({"gradient_ema": 0.9}, 20),
+        ({"optimizer_state": OptimizerState.INT8}, 10),
+    ],
+)
+def test_sizes_host_bytes_are_those_of_all_planes(
+    config: EngineConfig, changes: dict[str, Any], bytes_each: int
+) -> None:
+    numel = BLOCKS * BLOCK // 4
+    sizes = decide(config, **changes)
+    assert sizes.host_bytes == pytest.approx(numel * bytes_each, rel=0.01), "8-bit moments carry their scales"
+    if "optimizer_state" not in changes:
+        assert sizes.host_bytes == numel * bytes_each
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_sizes_host_bytes_are_what_a_pool_takes(config: EngineConfig, dtype: torch.dtype) -> None:
+    assert decide(config, compute_dtype=dtype).host_bytes == host_pool(model(), dtype).num_bytes
+
+
+def test_sizes_arena_auto_on_the_cpu_holds_gradients_alone(config: EngineConfig) -> None:
     sizes = decide(config)
-    assert sizes.num_slots == BLOCKS + GRADIENT_SLOTS
+    assert (sizes.shares_host, sizes.num_slots, sizes.arena_bytes) == (True, GRADIENT_SLOTS, GRADIENT_SLOTS * BLOCK)
+
+
+def test_sizes_arena_of_a_number_holds_copies_on_the_cpu_too(config: EngineConfig) -> None:
+    sizes = decide(config, max_blocks=7)
+    assert (sizes.shares_host, sizes.num_slots) == (False, 7)
+
+
+def test_sizes_weights_on_disk_are_not_shared(config: EngineConfig) -> None:
+    sizes = decide(config, host_limit_bytes=4 * MIB)
+    assert sizes.placement.frames[PlaneName.MASTER] is not None
+    assert (sizes.shares_host, sizes.num_slots) == (False, BLOCKS + GRADIENT_SLOTS)
+
+
+def test_sizes_arena_auto_with_room_holds_the_whole_model_and_its_gradients(on_card: EngineConfig) -> None:
+    sizes = decide(on_card)
+    assert (sizes.shares_host, sizes.num_slots) == (False, BLOCKS + GRADIENT_SLOTS)
     assert sizes.arena_bytes == sizes.num_slots * BLOCK
-    assert sizes.host_bytes == BLOCKS * BLOCK * 4
 
 
-def test_sizes_arena_auto_takes_half_of_what_the_planes_leave(
+@pytest.mark.parametrize(("free_blocks", "slots"), [(20, 10), (5, 2), (2, 2)])
+def test_sizes_arena_auto_takes_half_of_what_is_free_but_never_less_than_a_step_needs(
+    on_card: EngineConfig, free_blocks: int, slots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_memory(monkeypatch, free_blocks * BLOCK)
+    assert decide(on_card).num_slots == slots
+
+
+def test_sizes_arena_auto_of_copies_on_the_cpu_takes_half_of_what_the_planes_leave(
     config: EngineConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planes = BLOCKS * BLOCK * 4
+    planes = decide(config, host_limit_bytes=4 * MIB).placement.host_bytes
     give_memory(monkeypatch, planes + 20 * BLOCK)
-    assert decide(config).num_slots == 10
-
-
-def test_sizes_arena_auto_never_goes_below_what_a_step_needs(
-    config: EngineConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    give_memory(monkeypatch, BLOCKS * BLOCK * 4 + 2 * BLOCK)
-    assert decide(config).num_slots == 2
+    assert decide(config, host_limit_bytes=4 * MIB).num_slots == 10
 
 
 def test_sizes_arena_larger_than_the_model_is_cut_to_it(config: EngineConfig) -> None:
     assert decide(config, max_blocks=10_000).num_slots == BLOCKS + GRADIENT_SLOTS
-    assert decide(config, max_blocks=7).num_slots == 7
 
 
 @pytest.mark.parametrize(("slots", "for_gradients"), [(2, 1), (7, 1), (8, 2), (42, 2)])
@@ -92,19 +142,39 @@ def test_sizes_arena_of_one_slot_is_refused_with_the_number_that_works(config: E
     assert decide(config, max_blocks=refusal.value.needed).num_slots == 2
 
 
-def test_sizes_planes_beyond_the_host_limit_are_refused_with_both_numbers(config: EngineConfig) -> None:
+def test_sizes_planes_beyond_the_host_limit_are_refused_with_both_numbers_where_no_disk_may_help(
+    config: EngineConfig,
+) -> None:
     with pytest.raises(TierExhausted) as refusal:
-        decide(config, host_limit_bytes=4 * MIB)
+        decide(config, host_limit_bytes=4 * MIB, disk=Disk.OFF)
     assert (refusal.value.tier, refusal.value.needed_bytes, refusal.value.free_bytes) == ("host", 10 * MIB, 4 * MIB)
-    for words in ("host tier", "10 MiB", "4 MiB", "offload.host_memory"):
+    for words in ("host tier", "10.0 MiB", "4.0 MiB", "offload.host_memory", "offload.disk"):
         assert words in str(refusal.value)
-    assert decide(config, host_limit_bytes=10 * MIB).host_bytes == 10 * MIB
+    assert decide(config, host_limit_bytes=10 * MIB, disk=Disk.OFF).host_bytes == 10 * MIB
 
 
-def test_sizes_planes_beyond_free_memory_are_refused(config: EngineConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    give_memory(monkeypatch, 9 * MIB)
-    with pytest.raises(TierExhausted, match="needs 10 MiB, but 9 MiB are free"):
-        decide(config)
+def test_sizes_planes_beyond_the_host_limit_go_to_disk(config: EngineConfig) -> None:
+    sizes = decide(config, host_limit_bytes=4 * MIB)
+    assert sizes.placement.uses_disk
+    assert sizes.host_bytes <= 4 * MIB
+
+
+def test_sizes_disk_on_keeps_few_moments_in_ram_though_all_would_fit(config: EngineConfig) -> None:
+    frames = decide(config, disk=Disk.ON).placement.frames
+    assert {name for name, count in frames.items() if count is not None} == {PlaneName.EXP_AVG, PlaneName.EXP_AVG_SQ}
+
+
+def test_sizes_host_that_is_too_small_for_any_frame_is_refused_with_what_works(config: EngineConfig) -> None:
+    with pytest.raises(TierExhausted) as refusal:
+        decide(config, host_limit_bytes=BLOCK)
+    assert decide(config, host_limit_bytes=refusal.value.needed_bytes).host_bytes == refusal.value.needed_bytes
+
+
+def test_sizes_host_auto_leaves_a_part_of_what_is_free(config: EngineConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_memory(monkeypatch, 1 << 30, host=12 * MIB)
+    with pytest.raises(TierExhausted, match=r"needs 10\.0 MiB, but 9\.6 MiB are free"):
+        decide(config, disk=Disk.OFF)
+    assert decide(config).host_bytes <= 9.6 * MIB
 
 
 def test_sizes_arena_beyond_free_memory_is_refused_with_both_numbers(
@@ -134,8 +204,42 @@ def test_sizes_recompute_words_are_obeyed(config: EngineConfig, monkeypatch: pyt
 
 
 def test_sizes_recompute_needs_less_activation_memory(config: EngineConfig) -> None:
-    kept = decide(config, recompute=Recompute.NEVER).activation_bytes
-    assert decide(config, recompute=Recompute.ALWAYS, micro_batch=1).activation_bytes < kept
+    kept = decide(config, recompute=Recompute.NEVER).activation_bytes(1)
+    assert decide(config, recompute=Recompute.ALWAYS, micro_batch=1).activation_bytes(1) < kept
+
+
+def test_sizes_smaller_micro_batches_leave_more_of_the_device_free(config: EngineConfig) -> None:
+    sizes = decide(config, recompute=Recompute.ALWAYS, sequence_length=1024)
+    shares = [sizes.free_share(micro) for micro in (1, 2, 4)]
+    assert shares == sorted(shares, reverse=True)
+    assert len(set(shares)) == 3
+    assert all(0 < share < 1 for share in shares)
+
+
+LONG = {"sequence_length": 4096, "global_batch": 64, "recompute": Recompute.ALWAYS}
+
+
+def test_sizes_layer_inputs_move_to_the_host_where_the_device_has_no_room(
+    config: EngineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = LLAMA.hidden_size * 4 * 64 * 4096 * 3  # of two layers and the head
+    give_memory(monkeypatch, 100 * MIB, host=8 << 30)
+    sizes = decide(config, **LONG)
+    assert (sizes.host_inputs, sizes.input_bytes) == (True, waiting)
+    assert sizes.host_bytes == 10 * MIB + waiting
+    give_memory(monkeypatch, 64 << 30, host=8 << 30)
+    assert decide(config, **LONG).host_inputs is False
+    assert decide(config, **{**LONG, "recompute": Recompute.NEVER}, host_inputs=True).host_inputs is False
+
+
+def test_sizes_layer_inputs_beyond_what_the_host_has_left_go_to_disk(
+    config: EngineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_memory(monkeypatch, 100 * MIB, host=8 << 30)
+    sizes = decide(config, **LONG, host_limit_bytes=20 * MIB)
+    assert (sizes.host_inputs, sizes.input_limit, sizes.input_bytes) == (True, 10 * MIB, 10 * MIB)
+    assert sizes.host_bytes == 20 * MIB
+    assert decide(config, **LONG, host_limit_bytes=20 * MIB, disk=Disk.OFF).input_limit is None
 
 
 @pytest.mark.parametrize(
