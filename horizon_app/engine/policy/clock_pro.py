@@ -35,21 +35,6 @@ class ClockPro:
         self._absent: dict[int, _Page] = {}
         self._in_test: OrderedDict[int, _Page] = OrderedDict()  # all that are absent, and some that are cold
 
-    @property
-    def num_hot(self) -> int:
-        """Hot pages; all of them are resident."""
-        return len(self._hot)
-
-    @property
-    def num_cold(self) -> int:
-        """Cold pages that are resident."""
-        return len(self._cold)
-
-    @property
-    def num_absent(self) -> int:
-        """Pages that left and are still in their test period: at most as many as there are slots."""
-        return len(self._absent)
-
     def inserted(self, block: int, next_use: int) -> None:
         """A block got a slot: it is hot if it comes back within its test period, else cold and on test."""
         before = self._absent.pop(block, None)

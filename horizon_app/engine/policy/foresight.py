@@ -6,16 +6,24 @@ from collections.abc import Callable
 from horizon_app.engine.policy.next_uses import NextUses
 from horizon_app.engine.policy.protocol import NEVER, ReplacementPolicy
 
+UNUSED_AGAIN = 2
+"""How many times as long as it has been unused already a guessed block is taken to stay unused."""
+
 
 class Foresight:
     """A policy that knows only the past, told the schedule's next use and the prefetch window.
 
-    A block is one of three things to it. *Told*: its next use is known, the farthest leaves first, as with Belady.
-    *Spent*: it had a told use in this optimizer step and has none any more, so it leaves before all others.
-    *Guessed*: the schedule says nothing of it (experts and rows chosen by the data), and the policy of the past orders
-    those. Between a guessed and a told block decides how far ahead their uses are, the unknown future being taken for
-    the past's mirror image: a block unused for so many accesses will not be used for as many. That rule makes
-    least-recently-used and Belady each other's reflection. What the window needs is told, and leaves last.
+    A block is one of three things to it. *Told*: its next use is known, and the farthest leaves first, as with Belady.
+    *Spent*: it had a told use in this optimizer step and has none any more, so it leaves before all others. *Guessed*:
+    the schedule says nothing of it (experts and rows that the data choose), and the policy of the past orders those.
+
+    Between the told and the guessed decides how far ahead their uses are. For a guess, the future is the mirror image
+    of the past, longer by a factor: taken for twice the time since the longest unused of them was used, they cost
+    least, and never more than recency alone, over forward and backward passes with experts of many kinds (1.0: 2% less
+    than recency, sometimes more; 2.0: 5% less). What the window needs is told, and leaves last.
+
+    So with all uses told this is Belady, whatever the policy of the past; with none, it is that policy. It differs from
+    `Optimal` in what it makes of `NEVER`, which may mean that nobody knows.
     """
 
     def __init__(self, past: ReplacementPolicy) -> None:
@@ -23,7 +31,7 @@ class Foresight:
         self._past = past
         self._told = NextUses()
         self._spent: OrderedDict[int, None] = OrderedDict()  # first spent first
-        self._last_use: dict[int, int] = {}  # of guessed blocks, on the clock of all uses
+        self._last_use: OrderedDict[int, int] = OrderedDict()  # of guessed blocks, longest ago first, counted in uses
         self._now = 0
         self._position = 0  # of the next access, as far as uses tell
         self._position_told = self._window_end = 0
@@ -45,6 +53,7 @@ class Foresight:
             self._told.tell(block, next_use)
         elif block in self._last_use:
             self._last_use[block] = self._now
+            self._last_use.move_to_end(block)
             self._past.used(block, NEVER)
         else:
             if block in self._told:
@@ -88,8 +97,8 @@ class Foresight:
         next_use = self._told[told]
         if next_use < self._window_end:
             return guessed
-        ahead, behind = next_use - self._position, self._now - self._last_use[guessed]
-        return told if ahead > behind else guessed
+        unused = self._now - next(iter(self._last_use.values()))
+        return told if next_use - self._position > UNUSED_AGAIN * unused else guessed
 
     def _guess(self, block: int) -> None:
         self._last_use[block] = self._now

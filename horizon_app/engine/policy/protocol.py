@@ -10,8 +10,8 @@ NEVER = 1 << 62
 class ReplacementPolicy(Protocol):
     """Told of every arrival, use and departure on one tier; asked for a victim when a slot is needed.
 
-    It lives as long as the run. Positions count the accesses of one optimizer step, and the next step begins again at 0:
-    blocks that stay on the tier across that border are told their new next use by `used`.
+    It lives as long as the run. Positions count the accesses of one optimizer step, and the next step begins again at
+    0: blocks that stay on the tier across that border are told their new next use by `used`.
     """
 
     def inserted(self, block: int, next_use: int) -> None:

@@ -2,25 +2,28 @@ import pytest
 
 from horizon_app.contracts.run_spec import Policy
 from horizon_app.engine.policy.choose import make_policy
+from horizon_app.engine.policy.clock import Clock
+from horizon_app.engine.policy.foresight import Foresight
 from horizon_app.engine.policy.lru import Lru
 from horizon_app.engine.policy.optimal import Optimal
 from horizon_app.engine.policy.protocol import NEVER
 
-AVAILABLE = {Policy.LRU: Lru, Policy.OPTIMAL: Optimal}
+KINDS = {
+    Policy.LRU: Lru,
+    Policy.CLOCK: Clock,
+    Policy.OPTIMAL: Optimal,
+    Policy.SCHEDULE: Foresight,
+    Policy.CLOCK_PRO: Foresight,
+}
 
 
-@pytest.mark.parametrize(("name", "kind"), list(AVAILABLE.items()))
-def test_make_policy_available_word_gives_a_fresh_one_each_time(name: Policy, kind: type) -> None:
-    first, second = make_policy(name), make_policy(name)
-    assert type(first) is kind
+@pytest.mark.parametrize("name", Policy)
+def test_make_policy_every_word_gives_a_fresh_one_each_time(name: Policy) -> None:
+    first, second = make_policy(name, 4), make_policy(name, 4)
+    assert type(first) is KINDS[name]
     first.inserted(3, NEVER)
+    assert first.victim(lambda _: True) == 3
     assert second.victim(lambda _: True) is None
-
-
-@pytest.mark.parametrize("name", sorted(set(Policy) - set(AVAILABLE)))
-def test_make_policy_word_of_later_is_refused_by_name(name: Policy) -> None:
-    with pytest.raises(NotImplementedError, match=name.value):
-        make_policy(name)
 
 
 def test_optimal_tie_of_two_never_used_again_leaves_the_lower_number() -> None:
@@ -42,5 +45,15 @@ def test_lru_block_used_again_outlives_the_others() -> None:
     policy = Lru()
     for block in (1, 2, 3):
         policy.inserted(block, 0)
+    policy.used(1, 0)
+    assert policy.victim(lambda _: True) == 2
+
+
+def test_clock_use_that_a_block_was_brought_in_for_is_no_second_chance() -> None:
+    policy = Clock()
+    for block in (1, 2, 3):
+        policy.inserted(block, 0)
+        policy.used(block, 0)
+    assert policy.victim(lambda _: True) == 1
     policy.used(1, 0)
     assert policy.victim(lambda _: True) == 2
