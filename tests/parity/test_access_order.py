@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from horizon_app.engine.streaming.schedule import Schedule, Shape
 from horizon_app.engine.training.engine import Engine
 from tests.support.chaos import ChaosBackend
 from tests.support.engines import running, train
@@ -22,7 +23,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def record_accesses(engine: Engine) -> list[int]:
     """What the streamer is asked for from now on, the same block twice in a row counted once."""
-    streamer, asked = engine._streamer, list[int]()
+    streamer, asked = engine._m.streamer, list[int]()
     real = streamer.access
 
     def access(block: int) -> torch.Tensor:
@@ -34,62 +35,78 @@ def record_accesses(engine: Engine) -> list[int]:
     return asked
 
 
+def current_schedule(engine: Engine) -> tuple[Shape, Schedule]:
+    made = engine._m.step._schedule
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize("order", ["layer_major", "micro_batch_major"])
 @pytest.mark.parametrize("chunked", [False, True], ids=["one-chunk", "chunks"])
 @pytest.mark.parametrize("micro_batch", [4, 1], ids=["accumulate1", "accumulate4"])
 @pytest.mark.parametrize("recompute", ["always", "never"])
 @pytest.mark.parametrize("family", list(CONFIGS))
 def test_schedule_is_exactly_what_an_optimizer_step_asks_for(
-    family: str, recompute: str, micro_batch: int, chunked: bool, checkpoints: dict[str, Path],
+    family: str, recompute: str, micro_batch: int, chunked: bool, order: str, checkpoints: dict[str, Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     if chunked:
         monkeypatch.setattr(
-            "horizon_app.engine.training.engine.chunk_tokens", lambda vocabulary, item, budget: LOGIT_ROWS
+            "horizon_app.engine.training.sizes.chunk_tokens", lambda vocabulary, item, budget: LOGIT_ROWS
         )
     offload = {"param_block_size": "16KiB", "max_gpu_blocks": 5}
     training = {"global_batch_size": SOURCE.sequences, "micro_batch_size": micro_batch}
     backend = CountingBackend(ChaosBackend(3))
-    with running(
-        checkpoints[family], backend=backend, offload=offload, training=training, compute={"recompute": recompute}
-    ) as engine:
+    compute = {"recompute": recompute, "schedule": order}
+    with running(checkpoints[family], backend=backend, offload=offload, training=training, compute=compute) as engine:
         asked = record_accesses(engine)
         bytes_in = bytes_out = 0
         for step in (1, 2):
             asked.clear()
             [metrics] = train(engine, SOURCE, step)
-            [(shape, schedule)] = engine._step._schedules.items()
+            shape, schedule = current_schedule(engine)
             assert tuple(asked) == schedule.accesses
-            assert shape.micro_batches == SOURCE.sequences // micro_batch
+            assert len(shape.head_chunks) == SOURCE.sequences // micro_batch
             assert (max(shape.head_chunks) > 1) == chunked
-            counters = engine._counters
+            counters = engine._m.counters
             assert counters.hits + counters.late + counters.misses == counters.accesses == len(schedule.accesses)
             bytes_in, bytes_out = bytes_in + counters.bytes_in, bytes_out + counters.bytes_out
             assert (backend.bytes_in, backend.bytes_out) == (bytes_in, bytes_out)
             rates = [metrics[f"prefetch/{kind}_rate"] for kind in ("hit", "late", "miss")]
             assert sum(rates) == pytest.approx(1.0)
-            assert metrics["accumulation/steps"] == shape.micro_batches
+            assert metrics["accumulation/steps"] == len(shape.head_chunks)
             assert metrics["transfer/host_to_device"] * metrics["time/step"] == pytest.approx(counters.bytes_in)
 
 
 def test_schedule_no_access_moves_a_block_twice_in_an_arena_that_holds_all(checkpoints: dict[str, Path]) -> None:
-    offload = {"param_block_size": "16KiB", "max_gpu_blocks": "auto"}
+    offload = {"param_block_size": "16KiB", "max_gpu_blocks": 1000}
     with running(checkpoints["llama"], offload=offload) as engine:
         train(engine, SOURCE, 1)
-        streamed = set(next(iter(engine._step._schedules.values())).accesses)
-        assert engine._counters.fetches == len(streamed)
+        assert engine._m.counters.fetches == len(set(current_schedule(engine)[1].accesses))
+
+
+def test_schedule_on_weights_that_are_shared_is_asked_for_and_nothing_is_copied(checkpoints: dict[str, Path]) -> None:
+    backend = CountingBackend(ChaosBackend(3))
+    with running(checkpoints["llama"], backend=backend, offload={"param_block_size": "16KiB"}) as engine:
+        assert engine.sizes.shares_host
+        asked = record_accesses(engine)
+        [metrics] = train(engine, SOURCE, 1)
+        assert tuple(asked) == current_schedule(engine)[1].accesses
+        assert (backend.bytes_in, metrics["transfer/host_to_device"]) == (0, 0.0)
+        assert metrics["prefetch/hit_rate"] == 1.0
 
 
 def test_gradients_of_tokens_that_no_chunk_holds_cost_no_product(checkpoints: dict[str, Path]) -> None:
     """The head reads its blocks for trained tokens alone: rows without a label are left out before the product."""
     with running(checkpoints["llama"], training={"micro_batch_size": 4}) as engine:
         rows: list[int] = []
-        real = engine._step._p.model.logits
+        real = engine._m.step._p.model.logits
 
         def logits(hidden: torch.Tensor) -> torch.Tensor:
             rows.append(hidden.shape[0])
             return real(hidden)
 
-        engine._step._p.model.logits = logits
+        engine._m.step._p.model.logits = logits
         train(engine, SOURCE, 1)
         batch = SOURCE.batch(1)
         assert sum(rows) == batch.num_trained_tokens < SOURCE.sequences * TOKENS

@@ -9,8 +9,9 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, LlamaConfig, PreTrainedModel
 
 from horizon_app.engine.errors import WeightsUnusable
+from horizon_app.engine.memory.planes import PlaneName
 from horizon_app.engine.model import weights
-from tests.support.engines import running, train, weights_of
+from tests.support.engines import least_host_memory, running, train, weights_of
 from tests.support.tiny_models import CONFIGS, VOCABULARY, RandomBatches, write_checkpoint
 
 SOURCE = RandomBatches()
@@ -45,11 +46,16 @@ def with_masters(folder: Path, masters: dict[str, torch.Tensor]) -> PreTrainedMo
     return model
 
 
+@pytest.mark.parametrize("paged", [False, True], ids=["ram", "paged"])
 @pytest.mark.parametrize("family", list(CONFIGS))
-def test_save_model_loads_in_transformers_with_the_engines_masters(family: str, tmp_path: Path) -> None:
+def test_save_model_loads_in_transformers_with_the_engines_masters(family: str, paged: bool, tmp_path: Path) -> None:
     folder, saved = write_checkpoint(family, tmp_path / "model"), tmp_path / "saved"
     saved.mkdir()
-    with running(folder, offload={"param_block_size": "16KiB"}) as engine:
+    offload: dict[str, Any] = {"param_block_size": "16KiB"}
+    if paged:
+        offload["host_memory"] = least_host_memory(folder, offload=offload)
+    with running(folder, disk_dir=tmp_path / "disk", offload=offload) as engine:
+        assert (PlaneName.MASTER.value in engine.plan_facts["planes_on_disk"]) == paged
         train(engine, SOURCE, 2)
         written = engine.save_model(saved)
         masters = weights_of(engine)

@@ -11,7 +11,9 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
 from horizon_app.data.batches import IGNORE, Batch
 from horizon_app.engine.errors import BadBatch, NonFiniteGradient
-from tests.support.engines import running, train, weights_of
+from horizon_app.engine.memory.planes import Opening, PlaneName
+from horizon_app.engine.training.engine import Engine
+from tests.support.engines import running, spoil, train, weights_of
 from tests.support.plain_loop import learning_rate, train_plainly
 from tests.support.tiny_models import CONFIGS, VOCABULARY, RandomBatches, write_checkpoint
 
@@ -28,6 +30,10 @@ def plainly(folder: Path, steps: int, source: RandomBatches = SOURCE, **more: An
 
 def losses_of(metrics: list[dict[str, float]]) -> list[float]:
     return [step["train/loss"] for step in metrics]
+
+
+def moments_of(engine: Engine) -> dict[str, torch.Tensor]:
+    return {p.name: engine._pool.read(p, PlaneName.EXP_AVG) for p in engine._partition.parameters}
 
 
 def write_model(config: Any, folder: Path) -> Path:
@@ -137,10 +143,8 @@ def test_engine_loss_that_is_not_finite_names_the_stage_and_updates_nothing(llam
     """NaN in the head alone: gradients of the head and of all below it are NaN, and nothing is applied."""
     with running(llama, precision={"compute": compute}, offload={"max_gpu_blocks": 4}) as engine:
         train(engine, SOURCE, 1)
-        engine.parameter("lm_head.weight")[7, 3] = float("nan")
-        engine._pool.refresh_weights()
-        before = weights_of(engine)
-        moments = engine._pool.exp_avg.clone()
+        spoil(engine, "lm_head.weight", 7, 3)
+        before, moments = weights_of(engine), moments_of(engine)
         with pytest.raises(NonFiniteGradient) as failure:
             train(engine, SOURCE, 2)
         assert failure.value.step == 2
@@ -150,21 +154,22 @@ def test_engine_loss_that_is_not_finite_names_the_stage_and_updates_nothing(llam
         assert engine.step_count == 1
         for name, weight in weights_of(engine).items():
             torch.testing.assert_close(weight, before[name], rtol=0, atol=0, equal_nan=True)
-        assert torch.equal(engine._pool.exp_avg, moments)
+        assert all(torch.equal(moment, moments[name]) for name, moment in moments_of(engine).items())
 
 
 def test_engine_gradient_that_overflows_in_one_layer_alone_names_that_layer(llama: Path) -> None:
     with running(llama) as engine:
-        gather = engine._step._p.gather
+        gather = engine._m.gather
         real = gather.norm_when_gathered
-        start = engine._partition.blocks_of_stage(2)[0].pool_start
+        block = engine._partition.stage_blocks[2][0]
 
-        def spoil() -> None:
-            engine._pool.grad[start] = float("inf")
+        def overflow() -> None:
+            with engine._pool.block(PlaneName.GRAD, block).opened(Opening.CHANGE) as gradient:
+                gradient[0] = float("inf")
 
         def norm_when_gathered(stage: int) -> None:
             if stage == 2:
-                engine._backend.after_gathers(spoil)
+                engine._backend.after_gathers(overflow)
             real(stage)
 
         gather.norm_when_gathered = norm_when_gathered
@@ -183,7 +188,7 @@ def test_engine_gradient_that_turns_bad_on_the_way_down_names_where_it_began(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running(write_checkpoint(family, tmp_path)) as engine:
-        model = engine._step._p.model
+        model = engine._m.step._p.model
         real = model.layer
 
         def layer(index: int, *arguments: Any) -> torch.Tensor:

@@ -6,10 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from horizon_app.contracts.spec_parse import parse_spec
 from horizon_app.data.batches import BatchSource
+from horizon_app.engine.errors import TierExhausted
 from horizon_app.engine.memory.disk_io import OS_DISK, DiskSystem
 from horizon_app.engine.streaming.backends.protocol import Backend
 from horizon_app.engine.telemetry.sink import NullSink, TelemetrySink
@@ -74,3 +76,22 @@ def train(engine: Engine, source: BatchSource, steps: int) -> list[dict[str, flo
 def weights_of(engine: Engine) -> dict[str, torch.Tensor]:
     """A copy of every master."""
     return {name: engine.parameter(name).clone() for name in engine.parameter_names}
+
+
+def least_host_memory(folder: Path, **sections: Mapping[str, Any]) -> int:
+    """Bytes of the smallest host tier that the engine takes, as its refusal names them."""
+    with pytest.raises(TierExhausted) as refused:
+        Engine(engine_config(folder, **with_offload(sections, host_memory="1KiB")), NullSink())
+    return refused.value.needed_bytes
+
+
+def with_offload(sections: Sections, **fields: Any) -> dict[str, Mapping[str, Any]]:
+    """The sections with other words of `offload`."""
+    return {**sections, "offload": {**sections.get("offload", {}), **fields}}
+
+
+def spoil(engine: Engine, name: str, *place: int) -> None:
+    """Put NaN into a weight."""
+    weight = engine.parameter(name)
+    weight[place] = float("nan")
+    engine._pool.write(engine._partition.by_name[name], weight)
