@@ -96,7 +96,7 @@ class DiskFull(EngineError):
         self.needed_bytes, self.free_bytes, self.folder = needed_bytes, free_bytes, folder
         quota = ", so that it must be a quota that is reached" if free_bytes >= needed_bytes else ""
         super().__init__(
-            f"the disk tier needs {needed_bytes / 2**20:,.1f} MiB in {folder}, but {free_bytes / 2**20:,.1f} MiB are "
+            f"the disk tier needs {show_bytes(needed_bytes)} in {folder}, but {show_bytes(free_bytes)} are "
             f"free there{quota}; free some space, or set offload.disk_path to a folder on a larger volume"
         )
 
