@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from horizon_app.contracts.run_spec import Policy
 from horizon_app.contracts.spec_parse import parse_spec
 from horizon_app.engine.telemetry.sink import NullSink
 from horizon_app.engine.training.config import EngineConfig
@@ -21,7 +22,8 @@ PEAK, WARMUP, DECAY = 1e-3, 3, 0.1
 SOURCE = RandomBatches()
 BLOCKS = ("64KiB", "1MiB", "16MiB")
 WINDOWS = (0, 1, 3, 8)
-ARENAS = (2, 5, "auto")
+ARENAS = (2, 5, 1000)  # the last one holds everything
+SHARED = (3, "auto")  # products read the host's memory
 MICRO_BATCHES = (4, 1)  # accumulation 1 and 4
 
 Losses = list[float]
@@ -112,9 +114,9 @@ def test_engine_every_window_and_arena_equals_plain_loop(
 ) -> None:
     plain = _plain(checkpoints[family], micro_batch)
     first: tuple[Losses, Weights] | None = None
-    for seed, (window, arena) in enumerate(itertools.product(WINDOWS, ARENAS)):
-        policy = ("optimal", "lru")[seed % 2]
-        recompute = ("always", "never")[seed // 2 % 2]
+    for seed, (window, arena) in enumerate([*itertools.product(WINDOWS, ARENAS), SHARED]):
+        policy = list(Policy)[seed % len(Policy)].value
+        recompute = ("always", "never")[seed // 3 % 2]
         offload: dict[str, object] = {
             "param_block_size": block,
             "prefetch_window": window,

@@ -80,14 +80,10 @@ def weights_of(engine: Engine) -> dict[str, torch.Tensor]:
 
 def least_host_memory(folder: Path, **sections: Mapping[str, Any]) -> int:
     """Bytes of the smallest host tier that the engine takes, as its refusal names them."""
+    config = dataclasses.replace(engine_config(folder, disk_dir=folder, **sections), host_limit_bytes=1)
     with pytest.raises(TierExhausted) as refused:
-        Engine(engine_config(folder, **with_offload(sections, host_memory="1KiB")), NullSink())
+        Engine(config, NullSink())
     return refused.value.needed_bytes
-
-
-def with_offload(sections: Sections, **fields: Any) -> dict[str, Mapping[str, Any]]:
-    """The sections with other words of `offload`."""
-    return {**sections, "offload": {**sections.get("offload", {}), **fields}}
 
 
 def spoil(engine: Engine, name: str, *place: int) -> None:
