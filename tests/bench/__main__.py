@@ -1,5 +1,91 @@
-"""`python -m tests.bench`: every benchmark, one after the other."""
+"""`python -m tests.bench`: measures this machine; every figure is a ratio of things that took turns in one run.
 
-from tests.bench.throughput import main
+Run with `make bench`, or choose what to measure: python -m tests.bench --help.
+"""
 
-main()
+import argparse
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.bench import paging, peers, telemetry, throughput
+from tests.bench.ballast import GIB
+from tests.bench.peer_install import default_folder
+from tests.bench.report import Options, Report, machine_roofs
+from tests.bench.work import SHAPES
+
+
+def _policies(_options: Options, report: Report) -> None:
+    from tests.bench.policies import miss_ratios, table  # the engine's own code, torch with it: last, since it is large
+
+    rows = miss_ratios()
+    report.write(f"\nPolicies\n{table(rows)}\n")
+    report.raw["policies"] = [asdict(row) for row in rows]
+
+
+_GROUPS: dict[str, Callable[[Options, Report], None]] = {
+    "throughput": throughput.run,
+    "telemetry": telemetry.run,
+    "peers": peers.run,
+    "paging": paging.run,
+    "policies": _policies,
+}
+_QUICK = ["throughput", "telemetry", "policies"]
+_QUICK_MODELS = {"throughput": ["50M", "160M"], "peers": ["160M"]}
+_REST = """
+That was what fits in about 20 minutes on two cores. The rest, best on an otherwise idle machine:
+  python -m tests.bench throughput --models 1B    the larger model (about 16 GiB of RAM)
+  python -m tests.bench peers                     beside DeepSpeed and FSDP2, installed into the user's cache folder
+  python -m tests.bench paging --ballast          a model larger than the RAM left, beside paging by the system
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure this machine, as ratios.")
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"{', '.join(_GROUPS)}, all; default: {_QUICK}")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each variant; medians are taken over them")
+    parser.add_argument("--steps", type=int, default=3, help="optimizer steps measured in a turn, after one to warm up")
+    parser.add_argument("--models", nargs="+", choices=list(SHAPES), help=f"default: {_QUICK_MODELS}")
+    parser.add_argument("--disk-folder", type=Path, default=Path(tempfile.gettempdir()), help="on the disk to measure")
+    parser.add_argument("--peers-dir", type=Path, default=default_folder(), help="where rivals are installed")
+    parser.add_argument("--tuned-peers", action="store_true", help="rivals with the worker's allocator and threads")
+    parser.add_argument("--ballast", action="store_true", help="take nearly all memory for the paging group")
+    parser.add_argument("--ballast-leaves", type=float, default=5.0, metavar="GIB", help="what the ballast leaves free")
+    parser.add_argument("--paging-sequences", type=int, default=1, help="sequences a step in the paging group")
+    parser.add_argument("--profile", action="store_true", help="after the throughput tables, where a step's time goes")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the raw figures there")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure the groups asked for; 1 where something of ours could not be measured."""
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    names = list(_GROUPS) if "all" in asked.groups else asked.groups or _QUICK
+    unknown = [name for name in names if name not in _GROUPS]
+    if unknown:
+        parser.error(f"no group {', '.join(unknown)}; there are {', '.join(_GROUPS)} and all")
+    report = Report()
+    for number, name in enumerate(names):
+        options = Options(
+            rounds=asked.rounds, steps=asked.steps, models=asked.models or _QUICK_MODELS.get(name, []),
+            disk_folder=asked.disk_folder.resolve(), peers_folder=asked.peers_dir.resolve(),
+            worker_settings_for_peers=asked.tuned_peers, ballast=asked.ballast,
+            ballast_leaves=int(asked.ballast_leaves * GIB), paging_sequences=asked.paging_sequences,
+            profile=asked.profile,
+        )  # fmt: skip
+        if number == 0:
+            machine_roofs(options, report)
+        _GROUPS[name](options, report)
+        if asked.json:
+            report.save(asked.json)
+    if not asked.groups:
+        report.write(_REST)
+    if report.incomplete:
+        report.write(f"\nNot measured: {', '.join(report.incomplete)}\n")
+    return 1 if report.incomplete else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

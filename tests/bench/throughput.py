@@ -1,81 +1,91 @@
-"""The engine beside the plain in-memory PyTorch loop: tokens/s and peak memory, as ratios within one run.
+"""The engine beside the plain in-memory loop: everything fits, a small arena, masters and moments on disk."""
 
-Machines are noisy, so the variants take turns, each in a fresh process, for several rounds; the ratio of each round is
-taken first, then the median over the rounds. Run with `make bench`, or
+from tests.bench.processes import Measured, Missing, Variant, run_variant
+from tests.bench.report import Options, Report, disk_roofs
+from tests.bench.rounds import Comparison, Round, ratio_table, raw, take_turns, variant_table
+from tests.bench.work import Work, num_parameters
 
-python -m tests.bench.throughput [--rounds 3] [--steps 3] [--models 50M 160M] [--precisions bf16 fp32]
-"""
+SMALL_ARENA = 0.08
+STATE_BYTES = 24
+"""Of a parameter and step, that masters and two moments in fp32 on disk can't do without: read once, written once."""
 
-import argparse
-import json
-import statistics
-import subprocess
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from tests.bench.variants import MODELS, SEQUENCES, TOKENS, VARIANTS
-
-TOKENS_A_STEP = SEQUENCES * TOKENS
-GIB = 1 << 30
+PLAIN = Variant(name="plain", build="tests.bench.plain_loop:build")
+TUNED = Variant(name="plain tuned", build="tests.bench.plain_loop:build", worker_settings=True)
+FITS = Variant(name="engine, everything fits", build="tests.bench.engine_loop:everything_fits", worker_settings=True)
+ARENA = Variant(
+    name=f"engine, arena at {SMALL_ARENA:.0%}", build="tests.bench.engine_loop:small_arena",
+    options={"share": SMALL_ARENA}, worker_settings=True,
+)  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One variant in one round."""
-
-    tokens_per_second: float
-    peak_bytes: int
-
-
-def run_variant(variant: str, model: str, precision: str, steps: int) -> Measured:
-    """Measure in a fresh process."""
-    command = [sys.executable, "-m", "tests.bench.variants", variant, model, precision, str(steps)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{variant} {model} {precision} failed:\n{done.stderr}")
-    facts = json.loads(done.stdout.splitlines()[-1])
-    return Measured(TOKENS_A_STEP / statistics.median(facts["seconds"]), facts["peak_bytes"])
+def on_disk(options: Options) -> Variant:
+    """The engine with masters and moments on the measured disk."""
+    return Variant(
+        name="engine, state on disk", build="tests.bench.engine_loop:state_on_disk",
+        options={"disk_folder": str(options.disk_folder)}, worker_settings=True,
+    )  # fmt: skip
 
 
-def compare(model: str, precision: str, rounds: int, steps: int) -> list[str]:
-    """Table rows for one model in one precision."""
-    measured: dict[str, list[Measured]] = {variant: [] for variant in VARIANTS}
-    for _ in range(rounds):
-        for variant in VARIANTS:
-            measured[variant].append(run_variant(variant, model, precision, steps))
-    rows: list[str] = []
-    for variant, results in measured.items():
-        speed = statistics.median(r.tokens_per_second for r in results)
-        peak = max(r.peak_bytes for r in results)
-        to_plain = _ratio(results, measured["plain"])
-        to_full = _ratio(results, measured["everything fits"])
-        ratios = f"{to_plain:>9}  {to_full:>12}"
-        rows.append(f"{model:>5}  {precision}  {variant:<16} {speed:>9.0f}  {ratios}  {peak / GIB:>6.2f} GiB")
-    return rows
-
-
-def _ratio(results: Sequence[Measured], base: Sequence[Measured]) -> str:
-    ratios = sorted(r.tokens_per_second / b.tokens_per_second for r, b in zip(results, base, strict=True))
-    return f"{statistics.median(ratios):.2f}"
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description="Engine beside the plain in-memory loop, as ratios in one run.")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
-    parser.add_argument("--precisions", nargs="+", default=["bf16", "fp32"], choices=["bf16", "fp32"])
-    options = parser.parse_args(arguments)
-    out = sys.stdout
-    out.write(f"{SEQUENCES} sequences of {TOKENS} tokens a step; {options.rounds} rounds of {options.steps} steps\n")
-    out.write(f"{'model':>5}  prec  {'variant':<16} {'tokens/s':>9}  {'to plain':>9}  {'to fits':>12}  {'peak':>10}\n")
+def run(options: Options, report: Report) -> None:
+    """Measure each model and print its tables."""
+    variants = [PLAIN, TUNED, FITS, ARENA, on_disk(options)]
     for model in options.models:
-        for precision in options.precisions:
-            out.write("\n".join(compare(model, precision, options.rounds, options.steps)) + "\n")
-            out.flush()
+        work = Work(model=model)
+        recomputed = ", plain loops recompute their layers" if work.recompute else ""
+        report.write(f"\nThroughput, {model}, bf16, {work.sequences} x {work.tokens} tokens a step{recomputed}\n")
+        rounds = take_turns(
+            variants, work, rounds=options.rounds, steps=options.steps, write=report.write,
+            before=lambda: disk_roofs(options.disk_folder),
+        )  # fmt: skip
+        for line in (*variant_table(variants, rounds), *ratio_table(_comparisons(variants[-1].name, model), rounds)):
+            report.write(line)
+        report.raw[f"throughput {model}"] = raw(rounds)
+        for variant in variants:
+            if isinstance(rounds[-1].results[variant.name], Missing):
+                report.incomplete.append(f"{variant.name} {model}")
+        if options.profile:
+            _profiles(variants[2:], work, report)
 
 
-if __name__ == "__main__":
-    main()
+def _comparisons(on_disk_name: str, model: str) -> list[Comparison]:
+    def limit(one: Round) -> float | None:
+        return disk_limit(one, on_disk_name, model)
+
+    return [
+        Comparison(name="everything fits / plain", top=FITS.name, bottom=PLAIN.name, goal=1.5),
+        Comparison(name="everything fits / plain tuned", top=FITS.name, bottom=TUNED.name, goal=1.0),
+        Comparison(name="plain tuned / plain", top=TUNED.name, bottom=PLAIN.name),
+        Comparison(name=f"arena at {SMALL_ARENA:.0%} / everything fits", top=ARENA.name, bottom=FITS.name, goal=0.95),
+        Comparison(name="state on disk / everything fits", top=on_disk_name, bottom=FITS.name),
+        Comparison(name="state on disk / what memory and disk allow", top=on_disk_name, bottom=limit, goal=0.85),
+    ]
+
+
+def disk_limit(one: Round, variant: str, model: str) -> float | None:
+    """Tokens/s that a round's disk and memory allow: the lower of the engine in memory and of the bytes moved a step.
+
+    Bytes that need not move make nothing allowed slower: no more than state read and written once counts.
+    """
+    result, in_memory = one.results.get(variant), one.speed(FITS.name)
+    bandwidth = one.roofs.get("disk read and write at once, MB/s")
+    if not isinstance(result, Measured) or in_memory is None or bandwidth is None:
+        return None
+    moved = min(float(result.facts["disk_bytes_a_step"]), float(STATE_BYTES * num_parameters(model)))
+    return min(in_memory, result.tokens / (moved / (bandwidth * 1e6))) if moved else in_memory
+
+
+def _profiles(variants: list[Variant], work: Work, report: Report) -> None:
+    for variant in variants:
+        result = run_variant(variant, work, warm_up=1, steps=2, profile=True)
+        report.write(f"  Profile of {variant.name}, {work.model}\n")
+        if isinstance(result, Missing):
+            report.write(f"    not available: {result.reason}\n")
+            continue
+        wall = sum(result.seconds) / len(result.seconds)
+        report.write(f"    {'seconds a step':<34} {'training':>9} {'share':>6} {'threads beside':>15}\n")
+        for part, (own, beside) in result.facts["parts"].items():
+            report.write(f"    {part:<34} {own:>9.3f} {own / wall:>6.0%} {beside:>15.3f}\n")
+        report.write(f"    {'operator':<34} {'seconds':>9} {'calls':>6}\n")
+        for operator, (own, calls) in result.facts["operators"].items():
+            report.write(f"    {operator[:34]:<34} {own:>9.3f} {calls:>6.0f}\n")
+        report.raw[f"profile {variant.name} {work.model}"] = dict(result.facts)
