@@ -16,11 +16,15 @@ class LiveEngine(Protocol):
     def request(
         self,
         *,
-        window: int | Literal["auto"] | None = None,
+        window: int | None = None,
+        auto_window: bool = False,
         max_blocks: int | None = None,
         policy: Policy | None = None,
     ) -> None:
-        """Have what is not None hold before the next optimizer step. Raises EngineError for what can't be."""
+        """Have what is not None hold before the next optimizer step; `auto_window` lets the window adjust itself.
+
+        Raises EngineError for what can't be.
+        """
         ...
 
 
@@ -55,7 +59,8 @@ class KnobRequest:
 def _hand_over(
     engine: LiveEngine, window: int | Literal["auto"] | None, max_blocks: int | None, policy: Policy | None
 ) -> None:
+    auto = window == "auto"
     try:
-        engine.request(window=window, max_blocks=max_blocks, policy=policy)
+        engine.request(window=None if auto else window, auto_window=auto, max_blocks=max_blocks, policy=policy)
     except EngineError as error:
         _log.warning("the change is refused: %s", error)

@@ -95,13 +95,14 @@ class FakeEngine:
     def request(
         self,
         *,
-        window: int | Literal["auto"] | None = None,
+        window: int | None = None,
+        auto_window: bool = False,
         max_blocks: int | None = None,
         policy: Policy | None = None,
     ) -> None:
         if max_blocks == 1:
             raise EngineError("offload.max_gpu_blocks is 1, but a step needs 2 slots at once; set it to 2 or more")
-        self.requests.append((window, max_blocks, policy))
+        self.requests.append(("auto" if auto_window else window, max_blocks, policy))
 
     def peaks(self) -> PeakUse:
         return PeakUse(device_blocks=NUM_SLOTS, device_bytes=NUM_SLOTS * 4096, host_bytes=NUM_BLOCKS * 4096 * 7)
