@@ -135,7 +135,8 @@ def _host_room(limit: int | str, machine: MachineFacts) -> str:
 
 
 def _mib(num_bytes: int) -> str:
-    return f"{num_bytes / _MIB:,.0f} MiB"
+    mib = num_bytes / _MIB
+    return f"{mib:,.0f} MiB" if mib >= 100 else f"{mib:.2f} MiB"
 
 
 def _at_least(num_bytes: int) -> str:

@@ -68,6 +68,11 @@ def test_host_limit_below_the_need_without_a_disk_is_refused_with_the_ways_out()
     assert problems(offload={**limited, "disk": "auto"}, precision=FP32) == []
 
 
+def test_small_needs_are_told_so_that_they_differ() -> None:
+    (found,) = problems(model(parameters=40_000), offload={"host_memory": "512KiB", "disk": "off"}, precision=FP32)
+    assert "needs 0.61 MiB" in found.message and "allows 0.50 MiB" in found.message
+
+
 def test_model_larger_than_the_machine_without_a_disk_is_sent_to_it_only_if_that_helps() -> None:
     (found,) = problems(model(parameters=1 << 30), offload={"disk": "off"})
     assert "this machine has 8,192 MiB of memory" in found.message and found.fix == "set offload.disk to auto"
