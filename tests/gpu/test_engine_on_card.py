@@ -70,7 +70,7 @@ def test_engine_on_card_device_memory_holds_no_more_than_the_arena_of_the_weight
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     with running(folder, backend=make_backend(torch.device("cuda", 0)), **sections()) as engine:
-        resident = sum(p.numel() * p.element_size() for p in engine._step._p.model.resident.values())
+        resident = sum(p.numel() * p.element_size() for p in engine._m.step._p.model.resident.values())
         held = torch.cuda.memory_allocated() - before
         buffers = 1 << 20  # rotary frequencies and what the allocator rounds up to
         assert held <= engine.sizes.arena_bytes + resident + buffers
