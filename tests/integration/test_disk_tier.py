@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -163,7 +162,6 @@ def test_worker_that_is_put_to_sleep_goes_on_where_it_was(healthy: Path, tmp_pat
     assert asleep < STEPS
     assert json.loads(heartbeat)["pid"] == worker.pid
     assert losses(run_dir) == pytest.approx(losses(healthy))
-    assert np.isfinite(losses(run_dir)).all()
 
 
 def _is_stopped(pid: int) -> bool:

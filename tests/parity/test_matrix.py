@@ -72,7 +72,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {family: write_checkpoint(family, tmp_path_factory.mktemp(family)) for family in CONFIGS}
 
 
-def sections(numbers: Numbers, **offload: Any) -> dict[str, dict[str, Any]]:
+def sections(numbers: Numbers, **offload: Any) -> dict[str, Any]:
     return {
         "training": {
             "micro_batch_size": numbers.micro_batch, "learning_rate": PEAK, "warmup_steps": WARMUP,
@@ -124,9 +124,7 @@ def row_id(row: Row) -> str:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=row_id)
-def test_engine_any_pair_of_knobs_equals_the_plain_loop(
-    row: Row, checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
+def test_engine_any_pair_of_knobs_equals_the_plain_loop(row: Row, checkpoints: dict[str, Path], tmp_path: Path) -> None:
     folder = checkpoints[row["family"]]
     numbers = Numbers(**{name: row[name] for name in Numbers.__dataclass_fields__})
     reference = plainest(folder, numbers)[0]

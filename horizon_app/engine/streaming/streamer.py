@@ -76,6 +76,7 @@ class Streamer:
         self._schedule, self._step_index = schedule, 0
         self._position = self._cursor = 0
         self._blocked_at = None
+        self._policy.horizon(0, self._window_end())
         self._prefetch(self._window_end())
 
     def invalidate(self) -> None:

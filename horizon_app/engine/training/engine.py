@@ -133,7 +133,7 @@ class Engine:
         self, *, window: int | None = None, auto_window: bool = False, max_blocks: int | None = None,
         policy: Policy | None = None,
     ) -> None:  # fmt: skip
-        """Change knobs before the next optimizer step. From any thread; what is None stays."""
+        """Change knobs before the next optimizer step. From any thread; what is None stays. Raises ArenaTooSmall."""
         self._knobs.request(window=window, auto_window=auto_window, max_blocks=max_blocks, policy=policy)
 
     def train(

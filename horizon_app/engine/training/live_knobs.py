@@ -9,7 +9,7 @@ from horizon_app.engine.policy.choose import make_policy
 from horizon_app.engine.telemetry.sink import TelemetrySink
 from horizon_app.engine.training.assemble import Machinery
 from horizon_app.engine.training.config import EngineConfig
-from horizon_app.engine.training.sizes import Sizes, cap_slots
+from horizon_app.engine.training.sizes import Sizes, cap_slots, gradient_slots
 from horizon_app.engine.training.window import AutoWindow
 
 
@@ -35,7 +35,9 @@ class LiveKnobs:
         self._lock = threading.Lock()
 
     def request(self, *, window: int | None, auto_window: bool, max_blocks: int | None, policy: Policy | None) -> None:
-        """Note what should change; later requests win."""
+        """Note what should change; later requests win. Raises ArenaTooSmall."""
+        if max_blocks is not None:
+            cap_slots(max_blocks, self._partition)
         with self._lock:
             if window is not None or auto_window:
                 self._asked.window, self._asked.auto_window = window, auto_window
@@ -45,7 +47,7 @@ class LiveKnobs:
                 self._asked.policy = policy
 
     def apply(self, step: int) -> None:
-        """Take up what was asked for; optimizer step `step` is the first with it. Raises ArenaTooSmall."""
+        """Take up what was asked for; optimizer step `step` is the first with it."""
         with self._lock:
             asked, self._asked = self._asked, _Asked()
         streamer = self._m.streamer
@@ -79,6 +81,7 @@ class LiveKnobs:
         if slots == old:
             return
         self._m.streamer.resize(slots, self._partition.block_numel, self._config.compute_dtype)
+        self._m.gather.num_slots = gradient_slots(slots)
         self._changed("max_gpu_blocks", old, slots, step)
 
     def _changed(self, knob: str, old: object, new: object, step: int) -> None:

@@ -94,7 +94,7 @@ def decide_sizes(config: EngineConfig, partition: Partition, layout: HostLayout,
     kept = 0 if recompute else int(per_token * tokens)
     input_limit = _input_limit(config, placement)
     return Sizes(
-        num_slots=slots, gradient_slots=GRADIENT_SLOTS if slots >= GRADIENT_SLOTS * WIDEST_GRADIENT_SHARE else 1,
+        num_slots=slots, gradient_slots=gradient_slots(slots),
         shares_host=shares_host, micro_batch=micro, recompute=recompute,
         chunk_tokens=chunk_tokens(model_config.vocab_size, itemsize, config.logits_budget_bytes),
         host_inputs=host_inputs, placement=placement, arena_bytes=arena, input_limit=input_limit,
@@ -154,6 +154,11 @@ def cap_slots(wanted: int, partition: Partition) -> int:
     if slots < SMALLEST_ARENA:
         raise ArenaTooSmall(slots=slots, needed=SMALLEST_ARENA)
     return slots
+
+
+def gradient_slots(slots: int) -> int:
+    """How many slots of an arena gradients may take at once."""
+    return GRADIENT_SLOTS if slots >= GRADIENT_SLOTS * WIDEST_GRADIENT_SHARE else 1
 
 
 def _micro_batch(config: EngineConfig, bytes_per_token: float, budget: float) -> int:
