@@ -45,6 +45,24 @@ def engine_config(folder: Path, *, disk_dir: Path | None = None, **sections: Map
 NOTHING: Mapping[str, Any] = {}
 
 
+class NotingSink(NullSink):
+    """Keeps notes and log lines."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[str, str, dict[str, Any]]] = []
+        self.lines: list[tuple[str, str]] = []
+
+    def note(self, kind: str, message: str, data: Mapping[str, Any]) -> None:
+        self.notes.append((kind, message, dict(data)))
+
+    def log(self, level: str, message: str) -> None:
+        self.lines.append((level, message))
+
+    def data_of(self, kind: str) -> list[dict[str, Any]]:
+        """What was noted of one kind, in order."""
+        return [data for noted, _, data in self.notes if noted == kind]
+
+
 @contextmanager
 def running(
     folder: Path, *, backend: Backend | None = None, seed: int = 0, disk_dir: Path | None = None,
