@@ -65,16 +65,20 @@ def test_engine_layer_of_120_blocks_trains_in_an_arena_of_50(tmp_path: Path) -> 
     assert losses == pytest.approx(plainly(folder, 8), rel=1e-5)
 
 
+HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@pytest.mark.parametrize("compute", list(HALVES))
 @pytest.mark.parametrize("family", list(CONFIGS))
-def test_engine_bf16_losses_stay_within_two_percent_of_autocast(family: str, tmp_path: Path) -> None:
+def test_engine_16_bit_losses_stay_within_two_percent_of_autocast(family: str, compute: str, tmp_path: Path) -> None:
     folder = write_checkpoint(family, tmp_path)
     steps = 50
     offload = {"param_block_size": "16KiB", "max_gpu_blocks": 5}
-    with running(folder, offload=offload, precision={"compute": "bf16"}) as engine:
+    with running(folder, offload=offload, precision={"compute": compute}) as engine:
         losses = losses_of(train(engine, SOURCE, steps))
-    plain = plainly(folder, steps, dtype=torch.bfloat16)
+    plain = plainly(folder, steps, dtype=HALVES[compute])
     assert losses == pytest.approx(plain, rel=0.02)
-    assert losses != pytest.approx(plainly(folder, steps), rel=1e-6), "it did compute in bf16"
+    assert losses != pytest.approx(plainly(folder, steps), rel=1e-6), "it did compute in 16 bits"
 
 
 def test_engine_gradient_norm_and_learning_rate_equal_the_plain_loop(llama: Path) -> None:
