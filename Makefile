@@ -3,7 +3,7 @@
 #   make run      set up, then serve the UI and start the example run (EXAMPLE=0: without it; SERVE="--port 9000": flags)
 #   make test     set up with the development tools, then make check, the UI's unit tests and pytest (PYTEST="-k name")
 #   make check    formatting, lint, types and walls, in Python and in the front end
-#   make bench    measure this machine: the engine beside a plain in-memory loop
+#   make bench    measure this machine in 20 minutes: the engine beside a plain loop (BENCH="peers": what and flags)
 #   make clean    remove what was built, .venv included; never the home folder
 #   PYTHON=...    the interpreter for .venv, where the one found on PATH is not wanted
 
@@ -19,6 +19,7 @@ PYTHON ?=
 EXAMPLE ?= 1
 SERVE ?=
 PYTEST ?=
+BENCH ?=
 PY := .venv/bin/python
 UI := $(PY) frontend/build_hook.py
 PIP := $(PY) -m pip install --quiet -c constraints.txt
@@ -68,7 +69,7 @@ test: check
 	@$(PY) -m pytest $(PYTEST)
 
 bench: setup-dev
-	@$(PY) -m tests.bench
+	@$(PY) -m tests.bench $(BENCH)
 
 clean:
 	rm -rf .venv frontend/node_modules frontend/dist dist build .cache
