@@ -1,13 +1,15 @@
 /** What a cell of the map looks like: tiers by colour and luminance, movement by shape. */
 import { color } from "./palette";
 
-/** State of one block packed into six bits: host, device weight, device gradient, two bits each. */
+/** State of one block packed into a byte: host, device weight, device gradient, disk, two bits each. */
 export type CellCode = number;
 
-export const packCell = (host: number, weight: number, grad: number): CellCode => host | (weight << 2) | (grad << 4);
+export const packCell = (host: number, weight: number, grad: number, disk = 0): CellCode =>
+  host | (weight << 2) | (grad << 4) | (disk << 6);
 export const hostOf = (code: CellCode): number => code & 3;
 export const weightOf = (code: CellCode): number => (code >> 2) & 3;
 export const gradOf = (code: CellCode): number => (code >> 4) & 3;
+export const diskOf = (code: CellCode): number => (code >> 6) & 3;
 
 export interface CellCounts {
   device: number;
@@ -17,11 +19,12 @@ export interface CellCounts {
   inUse: number;
   gradient: number;
   unapplied: number;
+  disk: number;
 }
 
 /** How many cells show what; each block counts once among the tiers, and again for what happens to it. */
 export function countCells(codes: Uint8Array, into: CellCounts): CellCounts {
-  Object.assign(into, { device: 0, host: 0, absent: 0, arriving: 0, inUse: 0, gradient: 0, unapplied: 0 });
+  Object.assign(into, { device: 0, host: 0, absent: 0, arriving: 0, inUse: 0, gradient: 0, unapplied: 0, disk: 0 });
   for (const code of codes) {
     const [host, weight, grad] = [hostOf(code), weightOf(code), gradOf(code)];
     if (weight >= 2) into.device += 1;
@@ -31,6 +34,7 @@ export function countCells(codes: Uint8Array, into: CellCounts): CellCounts {
     if (weight === 3) into.inUse += 1;
     if (grad > 0) into.gradient += 1;
     if (host === 3) into.unapplied += 1;
+    if (diskOf(code) > 0) into.disk += 1;
   }
   return into;
 }
@@ -61,6 +65,14 @@ export function drawCell(g: Context, x: number, y: number, w: number, h: number,
     g.fillStyle = color("--ink");
     g.fillRect(x + w - notch, y, notch, notch);
   }
+  if (diskOf(code) % 2 === 1) diskBar(g, x, y, w, h);
+}
+
+/** Something of the block is on its way from disk or to it: a bar along the bottom. */
+function diskBar(g: Context, x: number, y: number, w: number, h: number): void {
+  const bar = h > 12 ? 3 : h > 5 ? 2 : 1;
+  g.fillStyle = color("--tier-disk-text");
+  g.fillRect(x, y + h - bar, w, bar);
 }
 
 function risingDiagonal(g: Context, x: number, y: number, w: number, h: number, token: string): void {

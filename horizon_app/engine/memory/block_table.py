@@ -61,6 +61,11 @@ class BlockTable:
         """Whether the block has a slot: ready, in use or still arriving."""
         return self._weight[block] != DeviceWeight.ABSENT
 
+    @property
+    def num_shared(self) -> int:
+        """Blocks that products read from the host tier's memory now."""
+        return self.slot_of.count(SHARED)
+
     def begin_arrival(self, block: int, slot: int) -> None:
         """A copy of the block into `slot` has been asked for."""
         self._move(block, DeviceWeight.ABSENT, DeviceWeight.ARRIVING)

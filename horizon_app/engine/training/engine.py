@@ -112,7 +112,8 @@ class Engine:
         """The highest use of each tier so far."""
         used = self._m.arena.most_used
         return PeakUse(
-            device_blocks=used, device_bytes=used * self._m.arena.slot_bytes,
+            device_blocks=used + (len(self._partition.blocks) if self.sizes.shares_host else 0),
+            device_bytes=used * self._m.arena.slot_bytes,
             host_bytes=self._pool.num_bytes + self._m.inputs.num_bytes, disk_bytes=self._pool.disk_bytes,
             resident_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MAXRSS_UNIT,
         )  # fmt: skip

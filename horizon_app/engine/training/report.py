@@ -43,7 +43,7 @@ def block_layout(config: EngineConfig, sizes: Sizes, partition: Partition) -> Bl
         first += len(blocks)
     return BlockLayout(
         block_bytes=config.block_bytes,
-        max_device_blocks=len(partition.blocks) if sizes.shares_host else sizes.num_slots,
+        max_device_blocks=sizes.num_slots + (len(partition.blocks) if sizes.shares_host else 0),
         device=str(config.device), compute_dtype=_dtype_name(config),
         parameters=sum(p.numel for p in partition.parameters), stages=laid,
         blocks=[
@@ -154,7 +154,7 @@ class StepReport:
         header = FrameHeader(
             time_us=time.time_ns() // 1000, step=step, compute_step=index, stage=now.stage if now else 0,
             direction=now.direction if now else Direction.UPDATE, window=min(255, self._m.streamer.window),
-            num_blocks=self._m.table.num_blocks, slots_used=self._m.arena.num_used,
+            num_blocks=self._m.table.num_blocks, slots_used=self._m.arena.num_used + self._m.table.num_shared,
         )  # fmt: skip
         return encode_frame(header, self._maps())
 

@@ -1,5 +1,5 @@
 /** What a block's state is called, and stages by short names. */
-import { gradOf, hostOf, weightOf } from "../../canvas/residency-cells";
+import { diskOf, gradOf, hostOf, weightOf } from "../../canvas/residency-cells";
 import { type Key, t } from "../../i18n/language.svelte";
 
 /** Where a block is and what happens to it, in words. */
@@ -20,6 +20,8 @@ export function blockState(code: number): string {
   const more: string[] = [];
   if (grad > 0) more.push(t(`block.grad.${grad}` as Key));
   if (host === 3) more.push(t("block.unapplied"));
+  const disk = diskOf(code);
+  if (disk > 0) more.push(t(`block.disk.${disk}` as Key));
   return [t(place), ...more].join(" · ");
 }
 
