@@ -89,7 +89,7 @@ def test_engine_knobs_changed_while_running_change_no_bit(
     assert all(str(data["step"]) in message and data["knob"] in message for _, message, data in sink.notes)
 
 
-def test_engine_arena_never_holds_more_than_was_asked_for_last(llama: Path, undisturbed: Result) -> None:
+def test_engine_arena_never_holds_more_than_was_asked_for_last(llama: Path) -> None:
     """Gradients give way too: a large arena lends them more than one slot, the smallest one does not."""
     with running(llama, offload={"param_block_size": BLOCK, "max_gpu_blocks": 20}, **SECTIONS) as engine:
         most: list[float] = []
