@@ -17,6 +17,9 @@ _NVME_PARAMETERS = 80_000_000
 _NVME_SUB_GROUP = 20_000_000
 """Elements that its optimizer swaps at once: several of them, so that its pipeline has something to overlap."""
 
+_NVME_BUFFERS = 12
+"""Its pipeline holds three sub-groups of four tensors each: with its default of 4 buffers it fails an assertion."""
+
 
 def build(work: Work, nvme_folder: str | None) -> Loop:
     """ZeRO-3 with everything off the device: in RAM, or in `nvme_folder`."""
@@ -46,7 +49,12 @@ def _config(work: Work, nvme_folder: str | None) -> dict[str, Any]:
         where = {"device": "nvme", "nvme_path": nvme_folder}
         zero = {
             "offload_param": {**where, "buffer_count": 5, "buffer_size": _NVME_PARAMETERS},
-            "offload_optimizer": {**where, "buffer_count": 4, "pipeline_read": True, "pipeline_write": True},
+            "offload_optimizer": {
+                **where,
+                "buffer_count": _NVME_BUFFERS,
+                "pipeline_read": True,
+                "pipeline_write": True,
+            },
             "sub_group_size": _NVME_SUB_GROUP,
         }
     adam = {"lr": LEARNING_RATE, "betas": list(BETAS), "weight_decay": 0.0}
