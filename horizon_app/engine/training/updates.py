@@ -31,6 +31,7 @@ class WeightUpdates:
         self._pending: deque[int] = deque()
         self._update: Update | None = None
         self._events: dict[int, HostEvent] = {}
+        self._failure: Exception | None = None
 
     def begin(self, update: Update) -> None:
         """All gradients are gathered: every stage may be updated. The update before must have been passed by all."""
@@ -55,7 +56,7 @@ class WeightUpdates:
         if event is not None:
             event.wait()
         while stage in self._pending:
-            self._apply(self._pending.popleft())
+            self._apply_next()
 
     def flush(self) -> None:
         """Return once every stage is updated. Raises EngineError where an update failed."""
@@ -66,6 +67,16 @@ class WeightUpdates:
         """End the thread."""
         if self._mover is not None:
             self._mover.close()
+
+    def _apply_next(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            self._apply(self._pending[0])
+        except Exception as failure:
+            self._failure = failure  # the stage is half updated: nobody may pass any more
+            raise
+        self._pending.popleft()
 
     def _apply(self, stage: int) -> None:
         if self._update is None:
