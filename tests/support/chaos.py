@@ -8,7 +8,6 @@ from collections.abc import Callable
 import torch
 
 from horizon_app.engine.memory.host_pool import HostSpan
-from horizon_app.engine.memory.planes import Opening
 from horizon_app.engine.streaming.backends.cpu import CpuBackend, accumulate
 from horizon_app.engine.streaming.backends.mover import HostEvent, Mover
 from horizon_app.engine.streaming.backends.protocol import Event
@@ -45,7 +44,7 @@ class ChaosBackend(CpuBackend):
 
         def work() -> None:
             time.sleep(delay)
-            with source.opened(Opening.READ) as content:
+            with source.opened(source.reading) as content:
                 target.copy_(content)
             with self._lock:
                 self.finish_order.append(number)

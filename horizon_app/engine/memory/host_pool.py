@@ -25,6 +25,7 @@ class HostSpan:
     page: int
     start: int
     end: int
+    reading: Opening = Opening.READ  # how whoever reads it opens it; CONSUME where that is the last time
 
     @property
     def numel(self) -> int:

@@ -90,7 +90,7 @@ class VisitOrder:
     def __init__(self, visits: Sequence[Visit], openings: frozenset[Opening]) -> None:
         self.visits, self._openings = tuple(visits), openings
         self.position = 0  # of the next visit
-        self._last: int | None = None
+        self._last: tuple[int, Opening] | None = None
         self._places: dict[int, list[int]] = {}
         for place, visit in enumerate(self.visits):
             self._places.setdefault(visit.page, []).append(place)
@@ -98,11 +98,18 @@ class VisitOrder:
     def visited(self, page: int, opening: Opening) -> None:
         """Go on behind the next visit of `page`; openings that nobody announced change nothing."""
         at = self.next_visit(page) if opening in self._openings else None
-        again = page == self._last and at != self.position  # a visit may open its page several times
-        if at is None or again:
+        if at is None or self._is_last_visit_still(page, opening, at):
             return
         # Visits may be left out: a block still on the device is not fetched again.
-        self.position, self._last = at + 1, page
+        self.position, self._last = at + 1, (page, opening)
+
+    def _is_last_visit_still(self, page: int, opening: Opening, at: int) -> bool:
+        """A visit may open its page several times; `at` is where the page comes next."""
+        if self._last is None or page != self._last[0]:
+            return False
+        # Filled last and read first, a page has two visits in a row; parts of it are filled one by one.
+        kinds_differ = self.at(at).reads != self.at(at - 1).reads
+        return at != self.position or (opening is self._last[1] and kinds_differ)
 
     def next_visit(self, page: int) -> int | None:
         """Position of the next visit of `page`, or None."""

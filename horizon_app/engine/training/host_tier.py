@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from horizon_app.contracts.run_spec import OptimizerState, Policy
-from horizon_app.engine.memory.disk_io import OS_DISK, DiskSystem
+from horizon_app.engine.memory.disk_io import OS_DISK, DiskSystem, round_up
 from horizon_app.engine.memory.disk_store import DiskStore
 from horizon_app.engine.memory.geometry import Partition
 from horizon_app.engine.memory.host_pool import HostPool
@@ -86,7 +86,7 @@ class HostFactory:
         page_bytes = max(numels) * dtype.itemsize
         if self._input_limit is None or page_bytes * len(numels) <= self._input_limit:
             return ResidentPlane(_starts(numels), dtype)
-        frames = max(FEWEST_FRAMES, self._input_limit // page_bytes)
+        frames = max(FEWEST_FRAMES, self._input_limit // round_up(page_bytes))
         store = DiskStore(self._dir, [page_bytes] * len(numels), limit_bytes=self._limit, system=self._system)
         policy = make_policy(self._policy, frames)
         return PagedPlane(store, 0, numels, dtype, num_frames=frames, policy=policy, owns_store=True)

@@ -14,7 +14,7 @@ from horizon_app.engine.memory.planes import Opening, Plane, Visit
 from horizon_app.engine.streaming.backends.protocol import Backend, Event
 
 NewPlane = Callable[[Sequence[int], torch.dtype], Plane]
-KEPT_AND_TAKEN = frozenset({Opening.CHANGE, Opening.READ})
+KEPT_AND_TAKEN = frozenset({Opening.CHANGE, Opening.CONSUME})
 Key = tuple[int, int]  # stage, micro-batch
 
 
@@ -102,7 +102,7 @@ class HostInputs:
         for event in events:
             event.wait()
         hidden = torch.empty(shape, dtype=self._dtype, device=self._backend.device)
-        span = HostSpan(self._plane, self._pages[key], 0, hidden.numel())
+        span = HostSpan(self._plane, self._pages[key], 0, hidden.numel(), reading=Opening.CONSUME)
         event = self._backend.copy_in(hidden.view(-1), span, self._backend.compute_event())
         self._arriving[key] = _Arriving(hidden, event)
 
@@ -111,8 +111,6 @@ class HostInputs:
         self.bring(key)
         arrived = self._arriving.pop(key)
         arrived.event.wait()
-        if self._plane is not None:
-            self._plane.forget(self._pages[key])
         return arrived.hidden
 
     def close(self) -> None:

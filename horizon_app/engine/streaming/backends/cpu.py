@@ -31,7 +31,7 @@ class CpuBackend:
     def copy_in(self, target: torch.Tensor, source: HostSpan, after: Event) -> Event:
         """Copy now; compute is synchronous here, so `after` is reached when it is made."""
         after.wait()
-        with source.opened(Opening.READ) as content:
+        with source.opened(source.reading) as content:
             target.copy_(content)
         return REACHED
 

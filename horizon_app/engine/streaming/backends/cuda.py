@@ -10,7 +10,6 @@ import torch
 
 from horizon_app.engine.errors import TransferFailed
 from horizon_app.engine.memory.host_pool import HostSpan
-from horizon_app.engine.memory.planes import Opening
 from horizon_app.engine.streaming.backends.cpu import accumulate
 from horizon_app.engine.streaming.backends.mover import Mover
 from horizon_app.engine.streaming.backends.protocol import Event
@@ -78,7 +77,7 @@ class CudaBackend:
             return self._enqueue_copy(target, content, after)
 
         def copy() -> None:
-            with source.opened(Opening.READ) as opened:
+            with source.opened(source.reading) as opened:
                 self._enqueue_copy(target, opened, after).block_host()
 
         return self._opener.submit(copy)

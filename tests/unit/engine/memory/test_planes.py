@@ -57,6 +57,21 @@ def test_visit_order_page_twice_in_a_row_is_two_visits() -> None:
     assert [_after(order, 5), _after(order, 5), _after(order, 5)] == [1, 2, 2]
 
 
+def test_visit_order_page_filled_in_parts_and_read_next_stays_until_it_is_read() -> None:
+    """The last layer's input: a plane that took it for read would put it on disk at once."""
+    order = VisitOrder([Visit(0, reads=False), Visit(1, reads=False), Visit(1), Visit(0)], frozenset(Opening))
+    order.visited(0, Opening.CHANGE)
+    for _ in range(3):
+        order.visited(1, Opening.CHANGE)
+        assert (order.position, order.next_visit(1)) == (2, 2)
+    for _ in range(2):
+        order.visited(1, Opening.READ)
+        assert order.position == 3
+    order.visited(0, Opening.READ)
+    order.visited(0, Opening.CHANGE)
+    assert order.position == 5, "the next cycle begins with the page that ended the last one"
+
+
 def _after(order: VisitOrder, page: int) -> int:
     order.visited(page, Opening.READ)
     return order.position
