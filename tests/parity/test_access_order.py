@@ -1,14 +1,18 @@
 """The schedule, made before training, against what a run really asks for."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from horizon_app.engine.memory.paged_plane import PagedPlane
+from horizon_app.engine.memory.planes import PlaneName
+from horizon_app.engine.streaming.backends.cpu import CpuBackend
 from horizon_app.engine.streaming.schedule import Schedule, Shape
 from horizon_app.engine.training.engine import Engine
 from tests.support.chaos import ChaosBackend
-from tests.support.engines import running, train
+from tests.support.engines import least_host_memory, running, train
 from tests.support.streaming_rig import CountingBackend
 from tests.support.tiny_models import CONFIGS, TOKENS, RandomBatches, write_checkpoint
 
@@ -110,3 +114,28 @@ def test_gradients_of_tokens_that_no_chunk_holds_cost_no_product(checkpoints: di
         train(engine, SOURCE, 1)
         batch = SOURCE.batch(1)
         assert sum(rows) == batch.num_trained_tokens < SOURCE.sequences * TOKENS
+
+
+@pytest.mark.parametrize("compute", ["fp32", "bf16"])
+@pytest.mark.parametrize("order", ["layer_major", "micro_batch_major"])
+@pytest.mark.parametrize("family", list(CONFIGS))
+def test_host_order_goes_round_once_an_optimizer_step(
+    family: str, order: str, compute: str, checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    """A plane whose order ran ahead or fell behind would read what nobody needs. Copies come as they are asked for."""
+    offload: dict[str, Any] = {"param_block_size": "16KiB", "max_gpu_blocks": 5}
+    words: dict[str, Any] = {"precision": {"compute": compute}, "compute": {"schedule": order}}
+    words["training"] = {"micro_batch_size": 2}
+    offload["host_memory"] = least_host_memory(checkpoints[family], offload=offload, **words)
+    steps = 3
+    with running(checkpoints[family], backend=CpuBackend(), disk_dir=tmp_path, offload=offload, **words) as engine:
+        train(engine, SOURCE, steps)
+        blocks = len(engine._partition.blocks)
+        for name, plane in engine._pool.planes.items():
+            assert isinstance(plane, PagedPlane), name
+            visits, position = plane._order.visits, plane._order.position
+            reads = name is PlaneName.WEIGHT or (name is PlaneName.MASTER and compute == "fp32")
+            if reads:  # the updates of the last step belong to the next round
+                assert steps * len(visits) < position < (steps + 1) * len(visits), name
+            else:
+                assert position == steps * len(visits) == steps * blocks, name

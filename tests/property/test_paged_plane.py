@@ -97,7 +97,7 @@ class Worker:
                     pass
 
     def _use_shared(self, page: int) -> None:
-        opening, known = self._random.choice([Opening.READ, Opening.CHANGE]), self._of_shared[page]
+        opening, known = self._random.choice([Opening.READ, Opening.GLANCE, Opening.CHANGE]), self._of_shared[page]
         with self._rig.plane.opened(page, opening) as content:
             column = content[self._columns]
             assert torch.equal(column, known), f"page {page}: {column} instead of {known}"

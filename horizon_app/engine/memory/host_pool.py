@@ -78,7 +78,7 @@ class HostPool:
         """A copy of a parameter on one plane. Shape: the parameter's."""
         copy: torch.Tensor | None = None
         for segment in self._partition.segments_in(parameter):
-            with self.segment(name, segment).opened(Opening.READ) as part:
+            with self.segment(name, segment).opened(Opening.GLANCE) as part:
                 if copy is None:
                     copy = torch.empty(parameter.numel, dtype=part.dtype)
                 start = segment.pool_start - parameter.pool_start
@@ -103,7 +103,7 @@ class HostPool:
         width = parameter.shape[1]
         found: list[torch.Tensor] = []
         for segment, inside in rows_by_segment(self._partition, parameter, rows):
-            with self.segment(PlaneName.WEIGHT, segment).opened(Opening.READ) as part:
+            with self.segment(PlaneName.WEIGHT, segment).opened(Opening.GLANCE) as part:
                 found.append(part.view(-1, width).index_select(0, rows[inside] - segment.row_start))
         return torch.cat(found) if len(found) != 1 else found[0]
 

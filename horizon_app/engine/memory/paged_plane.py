@@ -26,6 +26,8 @@ LOOK_AHEAD = 64
 READS_AHEAD = 4
 """Reads that wait at the disk at once: deeper queues brought nothing, and these can't be called back."""
 NO_FRAME = -1
+READING = frozenset({Opening.READ, Opening.GLANCE})
+"""Openings that leave the content as it is: they need not wait while it is written to disk."""
 
 
 @dataclass(slots=True)
@@ -136,7 +138,7 @@ class PagedPlane:
         if fresh and not empty:
             self._start_read(page)
         try:
-            while record.reading or (record.writing and opening is not Opening.READ):
+            while record.reading or (record.writing and opening not in READING):
                 self._wait()
             self._raise_failure()
         except EngineError:

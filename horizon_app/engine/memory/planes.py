@@ -30,6 +30,7 @@ class Opening(StrEnum):
     """What an opened page is for."""
 
     READ = "read"
+    GLANCE = "glance"  # read beside the announced order, which goes on as if nothing was opened
     CHANGE = "change"  # parts of it are written: what is there stays
     FILL = "fill"  # all of it is written, or starts from zero: what was there is not needed
     CONSUME = "consume"  # read (and perhaps overwritten) for the last time: what is left in it is not needed again

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horizon_app.contracts.residency import Direction
+from horizon_app.contracts.run_spec import ScheduleOrder
 from horizon_app.engine.memory.geometry import Partition, Use
 from horizon_app.engine.model.discovery import build_meta, discover, stage_parameters
 from horizon_app.engine.model.staged import StagedModel
@@ -126,6 +127,30 @@ def test_build_schedule_gathers_before_the_products_of_a_stage() -> None:
     kept = build_schedule(ORDERS, gathered, Shape(head_chunks=(1,), recompute=False))
     assert recomputed.accesses == (8, 0, 1, 9, 2, 3, 4, 9, 2, 3, 2, 8, 0, 1, 0)
     assert kept.accesses == (8, 0, 1, 9, 2, 3, 4, 3, 2, 1, 0)
+
+
+@pytest.mark.parametrize("recompute", [True, False])
+def test_build_schedule_micro_batch_major_is_one_walk_up_and_down_after_the_other(recompute: bool) -> None:
+    gathered = [(), (8,), (9,), ()]
+
+    def build(chunks: tuple[int, ...], order: ScheduleOrder) -> Schedule:
+        return build_schedule(ORDERS, gathered, Shape(head_chunks=chunks, recompute=recompute, order=order))
+
+    made = build((2, 0, 1), ScheduleOrder.MICRO_BATCH_MAJOR)
+    alone = [build((chunks,), ScheduleOrder.LAYER_MAJOR) for chunks in (2, 0, 1)]
+    assert made.accesses == without_repeats([block for each in alone for block in each.accesses])
+    assert [(s.stage, s.direction) for s in made.steps] == [
+        (s.stage, s.direction) for each in alone for s in each.steps
+    ]
+    assert [s.start for s in made.steps[1:]] == [s.end for s in made.steps[:-1]]
+
+
+def test_build_schedule_of_one_micro_batch_is_the_same_in_both_orders() -> None:
+    made = [
+        build_schedule(ORDERS, NOTHING_GATHERED, Shape(head_chunks=(2,), recompute=True, order=order))
+        for order in ScheduleOrder
+    ]
+    assert made[0] == made[1]
 
 
 def test_schedule_optimal_hit_rate_is_beladys_share() -> None:
