@@ -21,8 +21,9 @@ WIDEST_GRADIENT_SHARE = 4
 """Gradients get a second slot from arenas of this many times two slots on: one can leave while the other fills."""
 HOST_SHARE = 0.8
 """Share of the free RAM that the host tier takes by itself; the rest is for activations and whatever else runs."""
-RUNTIME_BYTES = 96 << 20
-"""Stacks of threads and scratch of the math libraries, which appear with the first step: 60 to 90 MiB were seen."""
+RUNTIME_BYTES = 224 << 20
+"""Stacks of threads and scratch of the math libraries, which appear with the first step (60 to 90 MiB were seen), and
+holes in the heap, which a worker keeps for its next step (100 to 250 MiB)."""
 PRODUCT_BYTES = 10 << 20
 """What oneDNN keeps of each shape of product in 16 bits on a CPU (its compiled kernels, three products a shape)."""
 INPUT_SHARE = 0.5
