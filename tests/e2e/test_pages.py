@@ -70,7 +70,7 @@ def test_server_killed_and_started_again_turns_the_lamp_and_back(page: Page, ser
     witness.expecting_an_outage = True
     server.kill()
     expect(lamp).to_have_attribute("data-lamp", "offline", timeout=30_000)
-    expect(page.get_by_text("The server does not answer.")).to_be_visible()
+    expect(page.get_by_text("The server does not answer.").first).to_be_visible()
     server.start()
     expect(lamp).to_have_attribute("data-lamp", "live", timeout=30_000)
 
