@@ -1,5 +1,6 @@
 """A CPU backend that delays and reorders its copies at random, and poison for freed slots."""
 
+import contextlib
 import random
 import threading
 import time
@@ -7,6 +8,7 @@ from collections.abc import Callable
 
 import torch
 
+from horizon_app.engine.errors import EngineError
 from horizon_app.engine.memory.host_pool import HostSpan
 from horizon_app.engine.streaming.backends.cpu import CpuBackend, accumulate
 from horizon_app.engine.streaming.backends.mover import HostEvent, Mover
@@ -52,13 +54,15 @@ class ChaosBackend(CpuBackend):
         return self._random.choice(self._movers).submit(work)
 
     def gather_out(self, source: torch.Tensor, target: HostSpan, *, add: bool) -> Event:
-        """An addition on a random thread; only those on one destination keep their order."""
+        """An addition on a random thread; only those on one destination keep their order, behind all work so far."""
         key = (id(target.plane), target.page, target.start)
-        before, delay = self._last_on.get(key), self._delay()
+        befores, delay = (self._last_on.get(key), self._last_work), self._delay()
 
         def work() -> None:
-            if before is not None:
-                before.wait()
+            for before in befores:
+                with contextlib.suppress(EngineError):  # whoever asked for that hears of it
+                    if before is not None:
+                        before.wait()
             time.sleep(delay)
             accumulate(source, target, add=add)
 

@@ -1,7 +1,9 @@
 """What a backend offers: an arena, copies each way, and events. The engine above is the same for every device.
 
-Ordering: copies may end in any order, except that `gather_out` calls on one destination are applied in call order. A
-slot is written only after the work that the `after` event stands for.
+Ordering: copies may end in any order, except that `gather_out` calls on one destination are applied in call order, and
+that what `after_gathers` runs comes after the calls before it and before the calls after it: it may add to what they
+write (the rows of a tied embedding, between two micro-batches of the head). A slot is written only after the work that
+the `after` event stands for.
 """
 
 from collections.abc import Callable
@@ -44,7 +46,7 @@ class Backend(Protocol):
         ...
 
     def after_gathers(self, work: Callable[[], None]) -> Event:
-        """Run `work` on the gathering thread, after all `gather_out` calls made so far."""
+        """Run `work` on the gathering thread, after all `gather_out` calls made so far and before those to come."""
         ...
 
     def compute_event(self) -> Event:

@@ -183,6 +183,18 @@ def test_backend_after_gathers_sees_all_gathers_before_it_and_keeps_its_own_orde
     assert seen == [(i, float((i + 1) * NUMEL)) for i in range(COPIES)]
 
 
+def test_backend_after_gathers_comes_before_the_gathers_that_follow(backend: Backend, pages: MakePages) -> None:
+    arena, made = backend.new_arena(1, NUMEL, torch.float32).fill_(1.0), pages(1, NUMEL)
+    backend.gather_out(arena[0], made.span(), add=False)
+    expected = 1.0
+    for _ in range(COPIES):
+        backend.after_gathers(lambda: made.rows[0].neg_())
+        backend.gather_out(arena[0], made.span(), add=True)
+        expected = 1.0 - expected
+    backend.synchronize()
+    assert set(made.rows[0].tolist()) == {expected}
+
+
 def fail() -> None:
     raise OSError("no such page")
 
