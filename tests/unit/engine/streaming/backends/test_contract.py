@@ -187,8 +187,12 @@ def test_backend_after_gathers_comes_before_the_gathers_that_follow(backend: Bac
     arena, made = backend.new_arena(1, NUMEL, torch.float32).fill_(1.0), pages(1, NUMEL)
     backend.gather_out(arena[0], made.span(), add=False)
     expected = 1.0
+
+    def turn() -> None:
+        made.rows[0].neg_()
+
     for _ in range(COPIES):
-        backend.after_gathers(lambda: made.rows[0].neg_())
+        backend.after_gathers(turn)
         backend.gather_out(arena[0], made.span(), add=True)
         expected = 1.0 - expected
     backend.synchronize()
