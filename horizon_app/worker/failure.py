@@ -10,8 +10,8 @@ import psutil
 from horizon_app.contracts.problems import SpecRefused
 from horizon_app.data.errors import DataError
 from horizon_app.engine.errors import EngineError
+from horizon_app.engine.hardware.memory_errors import is_out_of_memory
 
-_MEMORY_WORDS = ("out of memory", "can't allocate memory", "cannot allocate memory")
 _DISK_WORDS = ("no space left", "disk quota exceeded", "os error 28")
 _MOST_CHARACTERS = 600
 _LAST_CHARACTERS = 250
@@ -20,7 +20,7 @@ _LAST_CHARACTERS = 250
 def failure_reason(error: BaseException, doing: str, run_dir: Path) -> str:
     """One sentence: what was being done, what went wrong, and the memory or disk left where that was the cause."""
     text = _cause(error)
-    if _is_out_of_memory(error):
+    if is_out_of_memory(error):
         text = f"out of memory ({text}); {_memory_left()}"
     elif _is_disk_full(error):
         text = f"{text}; {_disk_left(run_dir)}"
@@ -52,12 +52,6 @@ def _data_cause(error: DataError) -> str:
     place = f"{first.file or first.field}{f' line {first.line}' if first.line else ''}"
     more = f" (first of {error.total} problems)" if error.total > 1 else ""
     return f"{place}: {first.message}{f'; {first.fix}' if first.fix else ''}{more}"
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in _MEMORY_WORDS)
 
 
 def _is_disk_full(error: BaseException) -> bool:

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from horizon_app.engine.errors import TierExhausted
+from horizon_app.engine.memory.disk_io import round_up
 from horizon_app.engine.memory.paged_plane import FEWEST_FRAMES
 from horizon_app.engine.memory.planes import PlaneName
 
-SECTOR = 4096
 LEAVE_LAST = (
     (PlaneName.GRAD,),
     (PlaneName.WEIGHT,),
@@ -45,7 +45,7 @@ def place_planes(
     total = sum(whole.values())
     if total <= limit and not page_moments:
         return Placement(frames=dict.fromkeys(names), host_bytes=total, disk_bytes=0)
-    frame = {name: -(-max(page_bytes[name]) // SECTOR) * SECTOR for name in names}
+    frame = {name: round_up(max(page_bytes[name])) for name in names}
     pages = {name: len(page_bytes[name]) for name in names}
     least = {name: min(whole[name], FEWEST_FRAMES * frame[name]) for name in names}
     needed = sum(least.values()) if may_page else total

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horizon_app.engine.errors import TierExhausted
+from horizon_app.engine.memory.disk_io import SECTOR
 from horizon_app.engine.memory.paged_plane import FEWEST_FRAMES
-from horizon_app.engine.memory.placement import SECTOR, Placement, place_planes
+from horizon_app.engine.memory.placement import Placement, place_planes
 from horizon_app.engine.memory.planes import PlaneName
 
 PAGE, PAGES = 3 * SECTOR, 40
