@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from horizon_app.engine.errors import UnsupportedModel, WeightsUnusable
 from horizon_app.engine.model.gguf_header import GgufHeader, read_gguf_header
-from horizon_app.engine.model.weights import write_weights
+from horizon_app.engine.model.tensor_writer import TensorEntry, write_tensors
 
 PROMPT = "The capital of France is"
 LOGITS_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
@@ -161,21 +160,15 @@ def _write(source: _Source, folder: Path, dtype: torch.dtype) -> int:
     stored = {*dict(model.named_parameters()), *dict(model.named_buffers())}
     tensors = {name: tensor.detach() for name, tensor in model.state_dict().items() if name in stored}
 
-    def maker(tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
-        return lambda: tensor.to(dtype if tensor.is_floating_point() else tensor.dtype).contiguous()
+    def entry(name: str, tensor: torch.Tensor) -> TensorEntry:
+        stored_as = dtype if tensor.is_floating_point() else tensor.dtype
+        return TensorEntry(name=name, dtype=stored_as, shape=tuple(tensor.shape), read=lambda: tensor.to(stored_as))
 
-    sizes = {
-        name: tensor.numel() * (dtype if tensor.is_floating_point() else tensor.dtype).itemsize
-        for name, tensor in tensors.items()
-    }
-    try:
-        num_bytes = write_weights(folder, ((name, maker(tensor)) for name, tensor in tensors.items()), sizes)
-    except SafetensorError as failure:
-        raise WeightsUnusable(f"the weights can't be written: {failure}") from failure
+    written = write_tensors(folder, [entry(name, tensor) for name, tensor in tensors.items()])
     _save_config(model, folder, dtype)
     model.generation_config.save_pretrained(folder)
     _save_tokenizer(tokenizer, folder, model.config.get_text_config())
-    return num_bytes
+    return sum(file.num_bytes for file in written)
 
 
 def _save_config(model: PreTrainedModel, folder: Path, dtype: torch.dtype) -> None:

@@ -1,16 +1,15 @@
-"""Weights in and out: safetensors shards to the host pool's masters and back, tensor by tensor.
+"""Weights in: safetensors shards to the host pool's masters, tensor by tensor.
 
-Never holds the model twice: reading maps the files, writing goes shard by shard.
+Never holds the model twice: the files are mapped.
 """
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from transformers import PretrainedConfig
 
 from horizon_app.engine.errors import WeightsUnusable
@@ -18,7 +17,6 @@ from horizon_app.engine.memory.geometry import Parameter
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
-SHARD_BYTES = 2 << 30
 KEPT_SUFFIXES = {".json", ".txt", ".model", ".jinja", ".tiktoken"}
 Write = Callable[[Parameter, torch.Tensor], None]
 
@@ -75,32 +73,6 @@ def refuse_quantised(config: PretrainedConfig) -> None:
     """Raise WeightsUnusable where the config says that the stored weights are quantised."""
     if getattr(config, "quantization_config", None) is not None:
         raise WeightsUnusable("config.json says that the weights are quantised; only floating-point ones are trained")
-
-
-def write_weights(
-    folder: Path, tensors: Iterator[tuple[str, Callable[[], torch.Tensor]]], sizes: dict[str, int]
-) -> int:
-    """Write tensors to safetensors shards of at most `SHARD_BYTES` in `folder`. Answers the bytes written."""
-    shards: list[dict[str, Callable[[], torch.Tensor]]] = [{}]
-    filled = 0
-    for name, make in tensors:
-        if shards[-1] and filled + sizes[name] > SHARD_BYTES:
-            shards.append({})
-            filled = 0
-        shards[-1][name] = make
-        filled += sizes[name]
-    names = (
-        [SINGLE]
-        if len(shards) == 1
-        else [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
-    )
-    for name, shard in zip(names, shards, strict=True):
-        save_file({key: make() for key, make in shard.items()}, folder / name, metadata={"format": "pt"})
-    if len(shards) > 1:
-        weight_map = {key: name for name, shard in zip(names, shards, strict=True) for key in shard}
-        index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": weight_map}
-        (folder / INDEX).write_text(json.dumps(index, indent=2), encoding="utf-8")
-    return sum((folder / name).stat().st_size for name in names)
 
 
 def copy_companions(model_dir: Path, folder: Path) -> int:

@@ -21,7 +21,8 @@ from horizon_app.engine.memory.disk_io import OS_DISK, DiskSystem
 from horizon_app.engine.memory.geometry import Parameter
 from horizon_app.engine.model.discovery import Discovered, build_meta, discover, load_config, stage_parameters
 from horizon_app.engine.model.random_init import initialise
-from horizon_app.engine.model.weights import copy_companions, read_weights, refuse_quantised, write_weights
+from horizon_app.engine.model.tensor_writer import TensorEntry, write_tensors
+from horizon_app.engine.model.weights import copy_companions, read_weights, refuse_quantised
 from horizon_app.engine.optim.accumulation import Accumulation
 from horizon_app.engine.optim.lr_schedule import LearningRate
 from horizon_app.engine.streaming.backends.choose import make_backend
@@ -172,13 +173,14 @@ class Engine:
         self._m.updates.flush()
         dtype = getattr(self._hf_config, "dtype", None) or torch.float32
 
-        def maker(parameter: Parameter) -> Callable[[], torch.Tensor]:
-            return lambda: self._pool.read(parameter).to(dtype)
+        def entry(parameter: Parameter) -> TensorEntry:
+            name = self._aliases.get(parameter.name, parameter.name)
+            return TensorEntry(
+                name=name, dtype=dtype, shape=parameter.shape, read=lambda: self._pool.read(parameter).to(dtype)
+            )
 
-        tensors = [(self._aliases.get(p.name, p.name), p) for p in self._partition.parameters]
-        sizes = {name: p.numel * dtype.itemsize for name, p in tensors}
-        written = write_weights(folder, ((name, maker(p)) for name, p in tensors), sizes)
-        return written + copy_companions(self._config.model_dir, folder)
+        written = write_tensors(folder, [entry(parameter) for parameter in self._partition.parameters])
+        return sum(file.num_bytes for file in written) + copy_companions(self._config.model_dir, folder)
 
     def close(self) -> None:
         """Stop threads and give memory back."""

@@ -1,4 +1,6 @@
+import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from horizon_app.engine.errors import UnsupportedModel, WeightsUnusable
 from horizon_app.engine.model import gguf
 from horizon_app.engine.model.gguf import convert_gguf, find_gguf
+from horizon_app.engine.model.tensor_writer import TensorEntry, WrittenFile, write_tensors
 from tests.support.tiny_gguf import TEMPLATE, TOKENS, tiny_llama, write_gguf
 
 IDS = torch.tensor([[5, 80, 17, 200, 33, 64, 120]])
@@ -92,15 +95,14 @@ def test_conversion_to_something_that_is_there_is_refused_and_changes_nothing(ki
 def test_conversion_whose_result_computes_something_else_keeps_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = gguf.write_weights
+    def write_with_one_wrong(folder: Path, entries: Sequence[TensorEntry]) -> list[WrittenFile]:
+        return write_tensors(folder, [spoiled(entry) for entry in entries])
 
-    def write_with_one_wrong(folder: Path, tensors: Any, sizes: Any) -> int:
-        makers = dict(tensors)
-        right = makers["model.layers.1.mlp.up_proj.weight"]
-        makers["model.layers.1.mlp.up_proj.weight"] = lambda: right() * 1.5
-        return write(folder, iter(makers.items()), sizes)
+    def spoiled(entry: TensorEntry) -> TensorEntry:
+        is_it = entry.name == "model.layers.1.mlp.up_proj.weight"
+        return dataclasses.replace(entry, read=lambda: entry.read() * 1.5) if is_it else entry
 
-    monkeypatch.setattr(gguf, "write_weights", write_with_one_wrong)
+    monkeypatch.setattr(gguf, "write_tensors", write_with_one_wrong)
     path = write_gguf(tmp_path / "m.gguf", tiny_llama())
     with pytest.raises(WeightsUnusable, match="logits differ"):
         convert_gguf(path, tmp_path / "out", dtype=torch.bfloat16)
