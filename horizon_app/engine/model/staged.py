@@ -5,7 +5,9 @@ micro-batch with proxies in place of its decoder layers, which note their argume
 layers then run in whatever order the schedule asks. Knows nothing of arenas or copies.
 """
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +32,14 @@ class LayerCall:
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+
+
+@dataclass(kw_only=True, slots=True)
+class SeenTokens:
+    """What a model keeps of the tokens that it has passed already, in the cache class that it makes for itself."""
+
+    attention_mask: torch.Tensor  # [sequences, tokens seen and those of the next pass], 0 where a place is padding
+    cache: Any = None  # None until the first pass
 
 
 @dataclass(kw_only=True, slots=True)
@@ -147,12 +157,30 @@ class StagedModel:
         rates += [v for k, v in config.items() if ("drop" in k or "pdrop" in k) and isinstance(v, float)]
         return any(rate > 0 for rate in rates)
 
-    def prologue(self, input_ids: torch.Tensor, position_ids: torch.Tensor) -> Prologue:
-        """Embed a micro-batch and learn what each layer will be given. Shapes: both [sequences, tokens]."""
+    @contextmanager
+    def evaluating(self) -> Generator[None]:
+        """Until the context is left, dropout is off and whatever else differs in training."""
+        parts = [self._found.causal, *self.layers]
+        for part in parts:
+            part.eval()
+        try:
+            yield
+        finally:
+            for part in parts:
+                part.train()
+
+    def prologue(self, input_ids: torch.Tensor, position_ids: torch.Tensor, seen: SeenTokens | None = None) -> Prologue:
+        """Embed a micro-batch and learn what each layer will be given. Shapes: both [sequences, tokens].
+
+        With `seen`, the tokens follow those; running the layers then adds them to its cache.
+        """
         calls: list[LayerCall] = []
         for proxy in self._proxies:
             proxy.calls, proxy.result = calls, None
-        self._forward_base(input_ids=input_ids, position_ids=position_ids)
+        if seen is None:
+            self._forward_base(input_ids=input_ids, position_ids=position_ids)
+        else:
+            self._forward_seen(input_ids, position_ids, seen)
         hidden = self._proxies[0].first_input
         for proxy in self._proxies:
             proxy.first_input = None
@@ -221,6 +249,16 @@ class StagedModel:
     def _forward_base(self, **kwargs: Any) -> torch.Tensor:
         # attention_mask stays None: the model then keeps packed samples apart by their restarting positions.
         return self._found.base(use_cache=False, **kwargs).last_hidden_state
+
+    def _forward_seen(self, input_ids: torch.Tensor, position_ids: torch.Tensor, seen: SeenTokens) -> None:
+        # transformers renamed the argument; a family has one of the two.
+        names = inspect.signature(self._found.base.forward).parameters
+        word = "cache" if "cache" in names else "past_key_values"
+        output = self._found.base(
+            input_ids=input_ids, position_ids=position_ids, attention_mask=seen.attention_mask, use_cache=True,
+            **{word: seen.cache},
+        )  # fmt: skip
+        seen.cache = output[word]
 
     def forget_rows(self) -> None:
         """Drop what embeddings have noted of micro-batches that are given up."""

@@ -26,6 +26,12 @@ def expect_schedule(pool: HostPool, partition: Partition, schedule: Schedule, up
                 plane.expect(changes, frozenset({Opening.CHANGE}))
 
 
+def expect_forward(pool: HostPool, partition: Partition, schedule: Schedule) -> None:
+    """Tell the weights what a pass without gradients opens; no other plane is asked."""
+    visits = _weight_visits(partition, schedule, (), update_reads=False)
+    pool.planes[PlaneName.WEIGHT].expect(visits, frozenset({Opening.READ}))
+
+
 def _weight_visits(
     partition: Partition, schedule: Schedule, update_order: Sequence[int], *, update_reads: bool
 ) -> list[Visit]:

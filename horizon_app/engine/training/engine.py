@@ -4,7 +4,7 @@ import contextlib
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,9 @@ from horizon_app.engine.streaming.partition import partition
 from horizon_app.engine.telemetry.sink import TelemetrySink
 from horizon_app.engine.training.assemble import ArenaHook, Hooks, assemble
 from horizon_app.engine.training.config import EngineConfig
+from horizon_app.engine.training.evaluation import Evaluation, Evaluator
 from horizon_app.engine.training.feed import BatchFeed
+from horizon_app.engine.training.generation import Continuation, Generation, Sampling, num_positions
 from horizon_app.engine.training.host_tier import HostFactory, HostLayout
 from horizon_app.engine.training.live_knobs import LiveKnobs
 from horizon_app.engine.training.report import StepReport, block_layout, plan_facts
@@ -181,6 +183,18 @@ class Engine:
 
         written = write_tensors(folder, [entry(parameter) for parameter in self._partition.parameters])
         return sum(file.num_bytes for file in written) + copy_companions(self._config.model_dir, folder)
+
+    def evaluate(self, batches: Iterable[Batch]) -> Evaluation:
+        """The loss of the weights as they are; training goes on after it as if nothing had been. Raises EngineError."""
+        self._m.updates.flush()
+        evaluator = Evaluator(self._m.stages, self._m.forward, self.sizes.chunk_tokens)
+        return evaluator.run(batches, self._accumulation.micro_batch)
+
+    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling) -> list[Continuation]:
+        """New tokens behind each prompt, from the weights as they are. Raises EngineError."""
+        self._m.updates.flush()
+        positions = num_positions(self._hf_config)
+        return Generation(self._m.stages, self._m.forward, positions=positions).run(prompts, sampling)
 
     def close(self) -> None:
         """Stop threads and give memory back."""
