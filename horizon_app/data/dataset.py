@@ -3,13 +3,14 @@
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from horizon_app.contracts.run_spec import DataSpec
+from horizon_app.data.batches import Batch
 from horizon_app.data.encoding import Encoded, encode_rows
 from horizon_app.data.errors import ProblemList, refused
 from horizon_app.data.files import find_files
@@ -68,6 +69,15 @@ class Dataset:
             samples=self.samples, origins=self.origins, rows=self.rows, global_batch_size=global_batch_size,
             sequence_length=self.sequence_length, pad_id=self.pad_id, seed=self.seed,
         )  # fmt: skip
+
+    @property
+    def num_eval_sequences(self) -> int:
+        """None are held out: the spec refuses eval data."""
+        return 0
+
+    def eval_batches(self, sequences: int) -> Iterator[Batch]:
+        """The held-out sequences."""
+        return iter(())
 
 
 def load_dataset(spec: DataSpec, paths: Sequence[Path], tokenizer_dir: Path) -> Dataset:

@@ -19,6 +19,7 @@ from horizon_app.worker.event_sink import EventSink, JournalLogHandler
 from horizon_app.worker.failure import failure_reason, trace_lines
 from horizon_app.worker.heartbeat import Heartbeat
 from horizon_app.worker.knob_request import KnobRequest
+from horizon_app.worker.observer import Observer
 from horizon_app.worker.order import RunOrder, read_order
 from horizon_app.worker.parts import Builders, TrainingData, TrainingEngine
 from horizon_app.worker.stop_request import StopRequest
@@ -95,8 +96,15 @@ class Session:
         self._sink.emit(StateChanged(state=RunState.RUNNING, reason=f"training {total_steps} optimizer steps"))
         checkpoints = CheckpointFolder(self._run_dir, spec.checkpoint.keep)
 
+        observer = Observer(
+            spec, data, engine, self._sink, writer=lambda: self._builders.writer(order.model_dir),
+            should_stop=self._should_stop,
+        )  # fmt: skip
+
         def on_step(step: int) -> None:
             self._steps_done = step
+            self._doing = f"measuring after optimizer step {step} of {total_steps}"
+            observer.after_step(step, last=step == total_steps)
             self._doing = f"training optimizer step {step + 1} of {total_steps}"
             if spec.checkpoint.every and step % spec.checkpoint.every == 0:
                 self._save(engine, checkpoints, step)

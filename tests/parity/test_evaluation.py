@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, GPT2Config
 from horizon_app.data.batches import IGNORE, Batch
 from horizon_app.engine.errors import BadBatch
 from horizon_app.engine.training.engine import Engine
-from horizon_app.engine.training.generation import Sampling
+from horizon_app.engine.training.requests import Sampling
 from tests.support.engines import running, train, weights_of
 from tests.support.tiny_models import VOCABULARY, RandomBatches, write_checkpoint
 

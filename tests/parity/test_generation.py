@@ -22,8 +22,8 @@ from transformers import (
 
 from horizon_app.engine.errors import BadBatch
 from horizon_app.engine.training.assemble import Hooks
-from horizon_app.engine.training.generation import Continuation, Ending, Sampling
 from horizon_app.engine.training.inference import InferenceEngine
+from horizon_app.engine.training.requests import Continuation, Ending, Sampling
 from tests.support.chaos import ChaosBackend, poison
 from tests.support.engines import engine_config, running, train
 from tests.support.tiny_models import VOCABULARY, RandomBatches, write_checkpoint

@@ -186,7 +186,7 @@ export interface components {
          */
         EventsAnswer: {
             /** Events */
-            events: (components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"])[];
+            events: (components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"] | components["schemas"]["SampleFrame"])[];
             /**
              * Last Seq
              * @description place of the newest event of the run
@@ -270,7 +270,7 @@ export interface components {
              */
             message: string;
         };
-        Frame: components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"];
+        Frame: components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"] | components["schemas"]["SampleFrame"];
         /**
          * Freed
          * @description What a deletion gave back.
@@ -798,6 +798,51 @@ export interface components {
          */
         RunState: "queued" | "starting" | "running" | "paused" | "stopping" | "finished" | "stopped" | "failed" | "interrupted";
         /**
+         * SampleFrame
+         * @description Text that the model wrote while it trained, as streamed.
+         */
+        SampleFrame: {
+            /**
+             * Ending
+             * @description stop: the model ended it; length: samples.max_new_tokens; cancelled: the run was asked to stop
+             * @enum {string}
+             */
+            ending: "stop" | "length" | "cancelled";
+            /**
+             * Num Tokens
+             * @description tokens generated, the end mark left out
+             */
+            num_tokens: number;
+            /** Prompt */
+            prompt: string;
+            /**
+             * Seq
+             * @description place in the run's stream; rises by one and outlives a server restart
+             */
+            seq: number;
+            /**
+             * Step
+             * @description optimizer steps done when it was written
+             */
+            step: number;
+            /**
+             * Text
+             * @description what follows the prompt
+             */
+            text: string;
+            /**
+             * Time
+             * Format: date-time
+             * @description when it happened, UTC
+             */
+            time?: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "sample";
+        };
+        /**
          * Series
          * @description One metric over optimizer steps.
          */
@@ -912,7 +957,7 @@ export interface components {
              */
             save?: boolean;
         };
-        StreamFrame: (components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"]) | components["schemas"]["SnapshotFrame"];
+        StreamFrame: (components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"] | components["schemas"]["SampleFrame"]) | components["schemas"]["SnapshotFrame"];
         /**
          * SystemAnswer
          * @description What the machine has and what it uses now.

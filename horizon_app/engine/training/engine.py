@@ -31,12 +31,13 @@ from horizon_app.engine.streaming.partition import partition
 from horizon_app.engine.telemetry.sink import TelemetrySink
 from horizon_app.engine.training.assemble import ArenaHook, Hooks, assemble
 from horizon_app.engine.training.config import EngineConfig
-from horizon_app.engine.training.evaluation import Evaluation, Evaluator
+from horizon_app.engine.training.evaluation import Evaluator
 from horizon_app.engine.training.feed import BatchFeed
-from horizon_app.engine.training.generation import Continuation, Generation, Sampling, num_positions
+from horizon_app.engine.training.generation import Generation, num_positions
 from horizon_app.engine.training.host_tier import HostFactory, HostLayout
 from horizon_app.engine.training.live_knobs import LiveKnobs
 from horizon_app.engine.training.report import StepReport, block_layout, plan_facts
+from horizon_app.engine.training.requests import Continuation, Evaluation, OnTokens, Sampling
 from horizon_app.engine.training.sizes import Sizes, decide_sizes
 from horizon_app.engine.training.step import StepResult
 
@@ -190,11 +191,13 @@ class Engine:
         evaluator = Evaluator(self._m.stages, self._m.forward, self.sizes.chunk_tokens)
         return evaluator.run(batches, self._accumulation.micro_batch)
 
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling) -> list[Continuation]:
+    def generate(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, on_tokens: OnTokens = lambda _: True
+    ) -> list[Continuation]:
         """New tokens behind each prompt, from the weights as they are. Raises EngineError."""
         self._m.updates.flush()
         positions = num_positions(self._hf_config)
-        return Generation(self._m.stages, self._m.forward, positions=positions).run(prompts, sampling)
+        return Generation(self._m.stages, self._m.forward, positions=positions).run(prompts, sampling, on_tokens)
 
     def close(self) -> None:
         """Stop threads and give memory back."""

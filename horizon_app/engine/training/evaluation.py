@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import torch
 
@@ -11,23 +10,8 @@ from horizon_app.engine.errors import BadBatch
 from horizon_app.engine.training.forward import ForwardPass, Passage
 from horizon_app.engine.training.loss import summed_cross_entropy
 from horizon_app.engine.training.micro_batch import MicroBatch, split
+from horizon_app.engine.training.requests import Evaluation
 from horizon_app.engine.training.stages import Stages
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Evaluation:
-    """What an evaluation found."""
-
-    loss: float  # nats a token
-    num_tokens: int
-
-    @property
-    def perplexity(self) -> float:
-        """exp(loss); infinite where that is beyond a float."""
-        try:
-            return math.exp(self.loss)
-        except OverflowError:
-            return math.inf
 
 
 class Evaluator:

@@ -3,9 +3,7 @@
 Shape suffixes: S prompts, T tokens, V vocabulary.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Sequence
 
 import torch
 from transformers import (
@@ -19,50 +17,8 @@ from transformers import (
 from horizon_app.engine.errors import BadBatch
 from horizon_app.engine.model.staged import SeenTokens
 from horizon_app.engine.training.forward import ForwardPass, Passage
+from horizon_app.engine.training.requests import Continuation, Ending, OnTokens, Sampling
 from horizon_app.engine.training.stages import Stages
-
-OnTokens = Callable[[list[int | None]], bool]
-"""Told the new token of each prompt (None where it has ended), answers whether to go on."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sampling:
-    """How the next token is chosen, and when it ends."""
-
-    max_new_tokens: int
-    temperature: float = 0.0  # 0 takes the likeliest token
-    top_k: int = 0  # 0: all tokens
-    top_p: float = 1.0
-    stop_ids: frozenset[int] = frozenset()
-    seed: int = 0
-
-    @property
-    def warpers(self) -> LogitsProcessorList:
-        """The library's own arithmetic for the three, in the order of its generate()."""
-        found = LogitsProcessorList()
-        if self.temperature not in (0.0, 1.0):
-            found.append(TemperatureLogitsWarper(self.temperature))
-        if self.top_k:
-            found.append(TopKLogitsWarper(self.top_k))
-        if self.top_p < 1.0:
-            found.append(TopPLogitsWarper(self.top_p))
-        return found
-
-
-class Ending(StrEnum):
-    """Why no more tokens came."""
-
-    STOP = "stop"  # a stop id was generated
-    LENGTH = "length"  # as many as asked for, or as the model has positions for
-    CANCELLED = "cancelled"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Continuation:
-    """What was generated behind one prompt; a stop id is not part of it."""
-
-    tokens: tuple[int, ...]
-    ending: Ending
 
 
 def num_positions(config: PretrainedConfig) -> int | None:
@@ -120,7 +76,7 @@ class _Batch:
     """Prompts of unlike lengths, padded on the left so that all continue at the same place."""
 
     def __init__(self, prompts: Sequence[Sequence[int]], sampling: Sampling, device: torch.device) -> None:
-        self._sampling, self._warpers, self._device = sampling, sampling.warpers, device
+        self._sampling, self._warpers, self._device = sampling, _warpers(sampling), device
         width = max(len(prompt) for prompt in prompts)
         ids_ST = torch.zeros(len(prompts), width, dtype=torch.long)
         mask_ST = torch.zeros_like(ids_ST)
@@ -167,3 +123,15 @@ class _Batch:
             return logits_SV.argmax(-1).tolist()
         p_SV = self._warpers(self._ids_ST, logits_SV).softmax(-1)  # type: ignore[arg-type]
         return [int(torch.multinomial(p, 1, generator=g)) for p, g in zip(p_SV, self._dice, strict=True)]
+
+
+def _warpers(sampling: Sampling) -> LogitsProcessorList:
+    """The library's own arithmetic for temperature, top-k and top-p, in the order of its generate()."""
+    found = LogitsProcessorList()
+    if sampling.temperature not in (0.0, 1.0):
+        found.append(TemperatureLogitsWarper(sampling.temperature))
+    if sampling.top_k:
+        found.append(TopKLogitsWarper(sampling.top_k))
+    if sampling.top_p < 1.0:
+        found.append(TopPLogitsWarper(sampling.top_p))
+    return found

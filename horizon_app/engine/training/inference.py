@@ -14,10 +14,11 @@ from horizon_app.engine.streaming.backends.protocol import Backend
 from horizon_app.engine.streaming.partition import partition
 from horizon_app.engine.training.assemble import Hooks, assemble_device
 from horizon_app.engine.training.config import EngineConfig
-from horizon_app.engine.training.evaluation import Evaluation, Evaluator
+from horizon_app.engine.training.evaluation import Evaluator
 from horizon_app.engine.training.forward import ForwardPass
-from horizon_app.engine.training.generation import Continuation, Generation, OnTokens, Sampling, num_positions
+from horizon_app.engine.training.generation import Generation, num_positions
 from horizon_app.engine.training.host_tier import HostFactory, HostLayout
+from horizon_app.engine.training.requests import Continuation, Evaluation, OnTokens, Sampling
 from horizon_app.engine.training.sizes import decide_sizes
 
 QUIET = Hooks(on_slot_release=None, on_access=lambda: None)
