@@ -15,11 +15,15 @@ from horizon_app.control.errors import (
     BadQuery,
     ControlError,
     ExampleFailed,
+    ExportFailed,
+    GeneratorBusy,
+    GeneratorFailed,
     IllegalTransition,
     NothingRecorded,
     RunIsLive,
     RunNotFound,
     RunNotLive,
+    TextNotWritten,
 )
 from horizon_app.store.errors import DatabaseBusy
 
@@ -34,6 +38,10 @@ _TABLE: dict[type[Exception], tuple[int, str, str]] = {
     RunIsLive: (409, "run-is-live", "The run is live"),
     RunNotLive: (409, "run-not-live", "The run is not live"),
     IllegalTransition: (409, "illegal-transition", "The run's state does not allow it"),
+    TextNotWritten: (422, "text-not-written", "The model can't answer this"),
+    ExportFailed: (422, "export-failed", "The model could not be exported"),
+    GeneratorBusy: (409, "generator-busy", "The model is answering"),
+    GeneratorFailed: (503, "generator-failed", "The model could not be asked"),
     ExampleFailed: (500, "example-failed", "The example could not be written"),
     DatabaseBusy: (503, "database-busy", "The database is held by another process"),
     ControlError: (500, "control-error", "It did not work"),

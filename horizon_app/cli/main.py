@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from horizon_app import __version__
+from horizon_app.cli.chat import chat
 from horizon_app.cli.data import data_app
 from horizon_app.cli.example import example
 from horizon_app.cli.model import model_app
@@ -40,6 +41,7 @@ def horizon(
 app.command()(serve)
 app.command()(example)
 app.command()(run)
+app.command()(chat)
 app.add_typer(runs_app, name="runs")
 app.add_typer(model_app, name="model")
 app.add_typer(data_app, name="data")

@@ -93,6 +93,6 @@ def _stop_ids(model_dir: Path) -> set[int]:
             content: Any = json.loads((model_dir / name).read_bytes())
         except (OSError, ValueError):
             continue
-        named = content.get("eos_token_id") if isinstance(content, dict) else None
-        found |= {id_ for id_ in (named if isinstance(named, list) else [named]) if isinstance(id_, int)}
+        named = cast(dict[str, Any], content).get("eos_token_id") if isinstance(content, dict) else None
+        found |= {id_ for id_ in (cast(list[Any], named) if isinstance(named, list) else [named]) if type(id_) is int}
     return found

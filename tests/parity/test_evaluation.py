@@ -25,7 +25,7 @@ TIGHT: dict[str, Any] = {"param_block_size": "16KiB", "max_gpu_blocks": 4}
 
 def rows(batches: Sequence[Batch], size: int) -> list[Batch]:
     """The same sequences in batches of another size."""
-    whole = {
+    whole: dict[str, Any] = {
         name: np.concatenate([getattr(b, name) for b in batches]) for name in ("input_ids", "labels", "position_ids")
     }
     count = len(whole["input_ids"])
