@@ -64,6 +64,7 @@ class ForwardPass:
             gathered = stages.fill(stage)
             for i, prologue in enumerate(prologues):
                 hidden[i] = model.layer(stage - 1, hidden[i], prologue.calls[stage - 1], gathered)
+            model.router.take()  # its loss is training's alone
         stages.enter(stages.head)
         return [head(i, hidden_STH) for i, hidden_STH in enumerate(hidden)]
 

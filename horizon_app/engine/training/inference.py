@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from horizon_app.contracts.run_spec import Recompute
 from horizon_app.data.batches import Batch
 from horizon_app.engine.model.discovery import build_meta, discover, load_config, stage_parameters
-from horizon_app.engine.model.weights import read_weights, refuse_quantised
+from horizon_app.engine.model.weights import plan_weights, read_weights
 from horizon_app.engine.streaming.access import WeightAccess
 from horizon_app.engine.streaming.backends.choose import make_backend
 from horizon_app.engine.streaming.backends.protocol import Backend
@@ -33,9 +33,9 @@ class InferenceEngine:
         config = dataclasses.replace(config, global_batch=1, micro_batch=1, recompute=Recompute.ALWAYS)
         hf_config = load_config(config.model_dir)
         found = discover(build_meta(hf_config))
-        blocks = partition(
-            stage_parameters(found), block_bytes=config.block_bytes, element_bytes=config.compute_dtype.itemsize
-        )
+        stages = stage_parameters(found)
+        weights = plan_weights(config.model_dir, found, [parameter.name for _, stage in stages for parameter in stage])
+        blocks = partition(stages, block_bytes=config.block_bytes, element_bytes=config.compute_dtype.itemsize)
         layout = HostLayout(blocks, config.compute_dtype, None)
         self.sizes = decide_sizes(config, blocks, layout, hf_config.get_text_config())
         with contextlib.ExitStack() as undo:
@@ -47,11 +47,7 @@ class InferenceEngine:
             )  # fmt: skip
             self._pool = host.new_pool(blocks, layout, self.sizes.placement)
             undo.callback(self._pool.close)
-            refuse_quantised(hf_config)
-            read_weights(
-                config.model_dir, blocks.parameters, self._pool.write, prefix=found.causal.base_model_prefix,
-                aliases=found.aliases,
-            )  # fmt: skip
+            read_weights(weights, blocks.by_name, self._pool.write)
             device = assemble_device(config, self.sizes, found, blocks, self._pool, self._backend, hooks)
             undo.pop_all()
         self._stages = device.stages(blocks, self._pool, WeightAccess(device.streamer))
