@@ -16,6 +16,7 @@ class OrderUnreadable(Exception):
 class RunOrder:
     """One run, with its paths made absolute."""
 
+    run_id: str
     spec: RunSpec
     model_dir: Path
     data_paths: tuple[Path, ...]
@@ -29,10 +30,10 @@ def read_order(run_dir: Path) -> RunOrder:
     try:
         content = json.loads(path.read_bytes())
         spec, model_dir, data_paths = content["spec"], content["model_dir"], content["data_paths"]
-        disk_dir = content["disk_dir"]
+        run_id, disk_dir = content["run_id"], content["disk_dir"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise OrderUnreadable(f"{path.name} can't be read: {type(error).__name__}: {error}") from error
     return RunOrder(
-        spec=parse_spec(spec), model_dir=Path(model_dir), data_paths=tuple(Path(name) for name in data_paths),
-        disk_dir=Path(disk_dir),
+        run_id=run_id, spec=parse_spec(spec), model_dir=Path(model_dir),
+        data_paths=tuple(Path(name) for name in data_paths), disk_dir=Path(disk_dir),
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """Data and an engine without torch: every step takes a set time, the loss falls by rule, a model is two small files."""
 
+import hashlib
 import math
 import os
 import threading
@@ -11,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from horizon_app.contracts.checkpoints import STATE, CheckpointFile
 from horizon_app.contracts.events import PeakUse
 from horizon_app.contracts.problems import FieldProblem
 from horizon_app.contracts.residency import (
@@ -65,7 +67,7 @@ class FakeEngine:
     """Calls `before_step(step)` and then the sink, once a step, as the real engine does."""
 
     def __init__(
-        self, sink: TelemetrySink, before_step: Callable[[int], None], save: Callable[[Path], int] | None = None
+        self, sink: TelemetrySink, before_step: Callable[[int], None], save: Callable[[Path], None] | None = None
     ) -> None:
         self._sink = sink
         self._before_step = before_step
@@ -80,7 +82,7 @@ class FakeEngine:
     ) -> int:
         self._sink.layout(fake_layout())
         batches = source.batches(1)
-        for step in range(1, total_steps + 1):
+        for step in range(self._steps + 1, total_steps + 1):
             if should_stop():
                 break
             next(batches)
@@ -107,18 +109,48 @@ class FakeEngine:
     def peaks(self) -> PeakUse:
         return PeakUse(device_blocks=NUM_SLOTS, device_bytes=NUM_SLOTS * 4096, host_bytes=NUM_BLOCKS * 4096 * 7)
 
-    def save_model(self, folder: Path) -> int:
-        return self._save(folder)
+    checkpoint_bytes = 66
+
+    def snapshot(self) -> "FakeSnapshot":
+        return FakeSnapshot(self._save, self._steps)
+
+    def restore(self, folder: Path) -> int:
+        self._steps = int((folder / STATE).read_text())
+        return self._steps
 
     def close(self) -> None:
         self.closed.set()
 
 
-def write_fake_model(folder: Path) -> int:
-    """Two files in the place of a model; gives their bytes."""
+def write_fake_model(folder: Path) -> None:
+    """Two files in the place of a model."""
     (folder / "config.json").write_text("{}")
     (folder / "model.safetensors").write_bytes(bytes(64))
-    return 66
+
+
+@dataclass
+class FakeSnapshot:
+    """Writes what `save` writes, and the step."""
+
+    save: Callable[[Path], None]
+    step: int
+    num_bytes: int = 66
+    nonfinite: dict[str, int] = field(default_factory=dict)
+    released: bool = False
+
+    def write(self, folder: Path) -> "FakeSnapshot":
+        self.save(folder)
+        (folder / STATE).write_text(str(self.step))
+        self.files = {path.name: _file(path) for path in folder.iterdir()}
+        return self
+
+    def release(self) -> None:
+        self.released = True
+
+
+def _file(path: Path) -> CheckpointFile:
+    content = path.read_bytes()
+    return CheckpointFile(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
 def fake_metrics(step: int) -> dict[str, float]:
@@ -164,7 +196,7 @@ def fake_data(spec: DataSpec, paths: Sequence[Path], tokenizer_dir: Path) -> Fak
 
 
 def fake_builders(
-    before_step: Callable[[int], None] = lambda step: None, save: Callable[[Path], int] | None = None
+    before_step: Callable[[int], None] = lambda step: None, save: Callable[[Path], None] | None = None
 ) -> Builders:
     """Builders whose engine calls `before_step`; a model folder called broken can't be built."""
 

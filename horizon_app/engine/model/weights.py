@@ -4,7 +4,6 @@ Never holds the model twice: the files are mapped.
 """
 
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from horizon_app.engine.memory.geometry import Parameter
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
-KEPT_SUFFIXES = {".json", ".txt", ".model", ".jinja", ".tiktoken"}
 Write = Callable[[Parameter, torch.Tensor], None]
 
 
@@ -73,16 +71,6 @@ def refuse_quantised(config: PretrainedConfig) -> None:
     """Raise WeightsUnusable where the config says that the stored weights are quantised."""
     if getattr(config, "quantization_config", None) is not None:
         raise WeightsUnusable("config.json says that the weights are quantised; only floating-point ones are trained")
-
-
-def copy_companions(model_dir: Path, folder: Path) -> int:
-    """Copy what belongs to a checkpoint besides weights: config, tokenizer, templates. Answers the bytes copied."""
-    copied = 0
-    for path in sorted(model_dir.iterdir()):
-        if path.is_file() and path.suffix in KEPT_SUFFIXES and not path.name.endswith(".index.json"):
-            shutil.copyfile(path, folder / path.name)
-            copied += path.stat().st_size
-    return copied
 
 
 def _find(name: str, files: dict[str, Path], prefix: str, aliases: Mapping[str, str]) -> str | None:
