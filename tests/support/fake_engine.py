@@ -1,8 +1,10 @@
 """Data and an engine without torch: every step takes a set time, the loss falls by rule, a model is two small files."""
 
 import hashlib
+import json
 import math
 import os
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -123,9 +125,11 @@ class FakeEngine:
 
 
 def write_fake_model(folder: Path) -> None:
-    """Two files in the place of a model."""
-    (folder / "config.json").write_text("{}")
-    (folder / "model.safetensors").write_bytes(bytes(64))
+    """The outside of a model: its weights are one element, in a file of 64 bytes."""
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"]}))
+    (folder / "tokenizer.json").write_text("{}")
+    header = b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
 
 
 @dataclass
