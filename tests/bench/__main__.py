@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.bench import paging, peers, telemetry, throughput
+from tests.bench import memory, paging, peers, telemetry, throughput
 from tests.bench.ballast import GIB
 from tests.bench.peer_install import default_folder
 from tests.bench.report import Options, Report, machine_roofs
@@ -31,9 +31,9 @@ def _kills(_options: Options, report: Report) -> None:
     with tempfile.TemporaryDirectory(prefix="horizon-bench-") as folder:
         found = kill_at_random(Path(folder), kills=50, seed=1, say=lambda line: report.write(f"  {line}\n"))
     report.write(
-        f"  {found.kills} kills over {found.runs} runs, {found.while_saving} of them while a checkpoint was being written "
-        f"or removed; gone on with from steps {found.resumed_at}: every run has the losses of an unbroken one to the "
-        "last bit, and every checkpoint left is whole\n"
+        f"  {found.kills} kills over {found.runs} runs, {found.while_saving} while saving or removing; "
+        f"gone on with from steps {found.resumed_at}: every run has the losses of an unbroken one to the last bit, "
+        "and every checkpoint left is whole\n"
     )
     report.raw["kills"] = asdict(found)
 
@@ -43,6 +43,7 @@ _GROUPS: dict[str, Callable[[Options, Report], None]] = {
     "telemetry": telemetry.run,
     "peers": peers.run,
     "paging": paging.run,
+    "memory": memory.run,
     "policies": _policies,
     "kills": _kills,
 }
@@ -52,6 +53,7 @@ _REST = """
 That was what fits in about 20 minutes on two cores. The rest, best on an otherwise idle machine:
   python -m tests.bench throughput --models 1B    the larger model (about 16 GiB of RAM)
   python -m tests.bench peers                     beside DeepSpeed and FSDP2, installed into the user's cache folder
+  python -m tests.bench memory                    what loading 1.5 GB takes
   python -m tests.bench paging --ballast          a model larger than the RAM left, beside paging by the system
   python -m tests.bench kills                     50 workers killed at random instants, and how their runs go on
 """
