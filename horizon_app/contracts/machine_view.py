@@ -4,6 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+DataKind = Literal["text", "jsonl", "json", "csv", "parquet"]
+
 
 class _View(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -74,7 +76,7 @@ class DatasetEntry(_View):
     path: str = Field(description="as to be written in the spec")
     name: str
     bytes: int
-    kind: Literal["text", "jsonl"]
+    kind: DataKind = Field(description="by the ending of the name; a preview looks at the content")
 
 
 class DatasetsAnswer(_View):
