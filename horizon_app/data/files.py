@@ -18,6 +18,8 @@ PACKED_SUFFIXES = (".gz", ".zst")
 READABLE = ROW_SUFFIXES + TEXT_SUFFIXES
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _READ_BYTES = 1 << 20
+_ABOUT = {"readme", "license", "dataset_info", "dataset_infos", "dataset_dict"}
+"""Names of files that tell of a folder, and are no data."""
 
 
 class Unreadable(Exception):
@@ -126,7 +128,8 @@ def _inside(folder: Path, problems: ProblemList) -> list[Path]:
     for path in sorted(folder.rglob("*")):
         if not path.is_file() or any(part.startswith(".") for part in path.relative_to(folder).parts):
             continue
-        if inner_suffix(path) not in READABLE:
+        in_model = (path.parent / "config.json").is_file()
+        if in_model or path.stem.lower() in _ABOUT or inner_suffix(path) not in READABLE:
             left_out.append(path.name)
         elif not path.resolve().is_relative_to(root):
             problems.add(

@@ -25,11 +25,13 @@ def test_folder_gives_its_data_files_sorted_and_says_what_it_leaves_out(tmp_path
     for name in ("b.txt", "a.jsonl.gz", "d.parquet", "LICENSE", ".hidden.txt"):
         (tmp_path / name).write_text("x")
     (tmp_path / "more").mkdir()
-    (tmp_path / "more" / "c.MD").write_text("x")
+    (tmp_path / "model").mkdir()
+    for name in ("more/c.MD", "more/README.md", "model/config.json", "model/tokenizer.json"):
+        (tmp_path / name).write_text("x")
     names, problems, warnings = found(tmp_path)
     assert names == ["a.jsonl.gz", "b.txt", "d.parquet", "c.MD"]
     assert problems == []
-    assert "LICENSE" in warnings[0]
+    assert "4 files are no data files and left out, first LICENSE" in warnings[0]
 
 
 def test_link_that_leads_out_of_its_folder_is_a_problem(tmp_path: Path) -> None:
