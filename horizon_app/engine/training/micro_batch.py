@@ -32,6 +32,11 @@ class MicroBatch:
     random_states: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
     finite_S: torch.Tensor | None = None  # [S] bool: whether the sequence reached the head without NaN
 
+    @property
+    def num_sequences(self) -> int:
+        """Sequences."""
+        return int(self.input_ids.shape[0])
+
 
 def split(batch: Batch, micro_batch: int, device: torch.device) -> list[MicroBatch]:
     """Micro-batches of at most `micro_batch` sequences, in the batch's order."""
