@@ -1,6 +1,7 @@
 """Weights in and out: a saved model is Hugging Face's with the engine's masters; random ones are the family's own."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, LlamaConf
 from horizon_app.engine.errors import WeightsUnusable
 from horizon_app.engine.memory.planes import PlaneName
 from horizon_app.engine.model import weights
+from horizon_app.engine.model.tensor_writer import write_tensors
+from horizon_app.engine.training import engine as engine_module
 from tests.support.engines import least_host_memory, running, train, weights_of
 from tests.support.tiny_models import CONFIGS, VOCABULARY, RandomBatches, write_checkpoint
 
@@ -86,7 +89,7 @@ def test_save_model_that_is_trained_on_goes_on_from_the_same_weights(tmp_path: P
 def test_save_model_larger_than_a_shard_is_split_with_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, saved = write_checkpoint("llama", tmp_path / "model"), tmp_path / "saved"
     saved.mkdir()
-    monkeypatch.setattr(weights, "SHARD_BYTES", 100_000)
+    monkeypatch.setattr(engine_module, "write_tensors", partial(write_tensors, shard_bytes=100_000))
     with running(folder) as engine:
         masters = weights_of(engine)
         engine.save_model(saved)

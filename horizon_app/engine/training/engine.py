@@ -4,7 +4,7 @@ import contextlib
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ from horizon_app.engine.memory.disk_tier import DiskTier
 from horizon_app.engine.memory.geometry import Parameter
 from horizon_app.engine.model.discovery import Discovered, build_meta, discover, load_config, stage_parameters
 from horizon_app.engine.model.random_init import initialise
-from horizon_app.engine.model.weights import copy_companions, read_weights, refuse_quantised, write_weights
+from horizon_app.engine.model.tensor_writer import TensorEntry, write_tensors
+from horizon_app.engine.model.weights import WeightPlan, copy_companions, plan_weights, read_weights
 from horizon_app.engine.optim.accumulation import Accumulation
 from horizon_app.engine.optim.lr_schedule import LearningRate
 from horizon_app.engine.streaming.backends.choose import make_backend
@@ -54,9 +55,9 @@ class Engine:
         before = anonymous_bytes()
         self._hf_config = load_config(config.model_dir)
         found = discover(build_meta(self._hf_config))
-        self._partition = partition(
-            stage_parameters(found), block_bytes=config.block_bytes, element_bytes=config.compute_dtype.itemsize
-        )
+        stages = stage_parameters(found)
+        weights = self._plan_weights(found, [parameter.name for _, stage in stages for parameter in stage])
+        self._partition = partition(stages, block_bytes=config.block_bytes, element_bytes=config.compute_dtype.itemsize)
         host_layout = HostLayout(
             self._partition, config.compute_dtype, config.optimizer_state, averages=config.gradient_ema > 0
         )
@@ -66,7 +67,6 @@ class Engine:
             None if before is None else before + self.sizes.process_bytes(on_cpu=config.device.type == "cpu")
         )
         self._aliases = found.aliases
-        self._prefix = found.causal.base_model_prefix
         self.step_count = 0
         self.last_metrics: dict[str, float] = {}
         with contextlib.ExitStack() as undo:
@@ -77,7 +77,7 @@ class Engine:
             host = HostFactory(self._disk, policy=config.policy, pinned=self._backend.pins_host_memory)
             self._pool = host.new_pool(self._partition, host_layout, self.sizes.placement)
             undo.callback(self._pool.close)
-            self._load(found)
+            self._load(found, weights)
             self._m = assemble(
                 config, self.sizes, found, self._partition, self._pool, self._backend, host,
                 Hooks(on_slot_release=on_slot_release, on_access=self._show_residency),
@@ -172,13 +172,14 @@ class Engine:
         self._m.updates.flush()
         dtype = getattr(self._hf_config, "dtype", None) or torch.float32
 
-        def maker(parameter: Parameter) -> Callable[[], torch.Tensor]:
-            return lambda: self._pool.read(parameter).to(dtype)
+        def entry(parameter: Parameter) -> TensorEntry:
+            name = self._aliases.get(parameter.name, parameter.name)
+            return TensorEntry(
+                name=name, dtype=dtype, shape=parameter.shape, read=lambda: self._pool.read(parameter).to(dtype)
+            )
 
-        tensors = [(self._aliases.get(p.name, p.name), p) for p in self._partition.parameters]
-        sizes = {name: p.numel * dtype.itemsize for name, p in tensors}
-        written = write_weights(folder, ((name, maker(p)) for name, p in tensors), sizes)
-        return written + copy_companions(self._config.model_dir, folder)
+        written = write_tensors(folder, [entry(parameter) for parameter in self._partition.parameters])
+        return sum(file.num_bytes for file in written) + copy_companions(self._config.model_dir, folder)
 
     def close(self) -> None:
         """Stop threads and give memory back."""
@@ -190,15 +191,15 @@ class Engine:
 
     # -- inside
 
-    def _load(self, found: Discovered) -> None:
-        if self._config.init is Init.RANDOM:
+    def _plan_weights(self, found: Discovered, names: Sequence[str]) -> WeightPlan | None:
+        """Where the weights are, found out before memory is taken; None where they are drawn at random."""
+        return None if self._config.init is Init.RANDOM else plan_weights(self._config.model_dir, found, names)
+
+    def _load(self, found: Discovered, weights: WeightPlan | None) -> None:
+        if weights is None:
             initialise(found, self._partition.by_name, self._pool.write, self._config.seed)
         else:
-            refuse_quantised(self._hf_config)
-            read_weights(
-                self._config.model_dir, self._partition.parameters, self._pool.write, prefix=self._prefix,
-                aliases=self._aliases,
-            )  # fmt: skip
+            read_weights(weights, self._partition.by_name, self._pool.write)
 
     def _attempt(
         self, batch: Batch, step: int, learning_rate: float, should_stop: Callable[[], bool]

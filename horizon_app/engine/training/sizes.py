@@ -220,7 +220,8 @@ def _kept_bytes_per_token(model_config: Any, itemsize: int) -> float:
     """
     hidden = model_config.hidden_size
     ffn = getattr(model_config, "intermediate_size", None) or getattr(model_config, "n_inner", None) or 4 * hidden
-    heads = model_config.num_attention_heads
+    ffn = max(ffn) if isinstance(ffn, list) else ffn  # of each layer
+    heads = getattr(model_config, "num_attention_heads", None) or 1
     head_dim = getattr(model_config, "head_dim", None) or hidden // heads
     return model_config.num_hidden_layers * (
         hidden * (8 * itemsize + 12) + 4 * heads * head_dim * itemsize + 4 * ffn * itemsize

@@ -19,7 +19,7 @@ from horizon_app.engine.streaming.host_order import expect_schedule
 from horizon_app.engine.streaming.schedule import Schedule, Shape, StageOrder, build_schedule
 from horizon_app.engine.streaming.streamer import Streamer
 from horizon_app.engine.training.layer_inputs import LayerInputs
-from horizon_app.engine.training.micro_batch import MicroBatch, split
+from horizon_app.engine.training.micro_batch import MicroBatch, packs_samples, split
 from horizon_app.engine.training.passes import StagePasses, gathered_blocks, total_loss
 from horizon_app.engine.training.random_state import random_state, set_random_state
 from horizon_app.engine.training.updates import WeightUpdates
@@ -73,13 +73,18 @@ class OptimizerStep:
         """
         begin = time.perf_counter()
         parts = self._p
+        if parts.model.recurrent and packs_samples(batch):
+            raise BadBatch(
+                f"the data is packed, but {parts.model.recurrent}, so that one sample would leak into the next; set "
+                "data.packing to false"
+            )
         micro = split(batch, micro_batch, parts.model.device)
         total = sum(m.targets.numel() for m in micro)
         if total == 0:
             raise BadBatch(f"optimizer step {step}: none of the batch's {batch.input_ids.size} tokens is trained")
         scale = parts.loss_scale.scale
         groups = [micro] if parts.order is ScheduleOrder.LAYER_MAJOR else [[m] for m in micro]
-        schedule = self._begin(groups, scale / total)
+        schedule = self._begin(groups, scale, total)
         dice = random_state(parts.model.device) if parts.model.has_dropout else None
         losses: list[float] = []
         for number, group in enumerate(groups):
@@ -109,7 +114,7 @@ class OptimizerStep:
         parts.passes.abandon()
         parts.streamer.invalidate()
 
-    def _begin(self, groups: Sequence[Sequence[MicroBatch]], scale: float) -> Schedule:
+    def _begin(self, groups: Sequence[Sequence[MicroBatch]], scale: float, tokens: int) -> Schedule:
         parts = self._p
         chunks = tuple(parts.passes.head_chunks(m) for group in groups for m in group)
         shape = Shape(head_chunks=chunks, recompute=parts.recompute, order=parts.order)
@@ -122,7 +127,8 @@ class OptimizerStep:
             parts.inputs.begin(
                 [{(stage, m.index): m.num_sequences for stage in layers for m in group} for group in groups]
             )
-        parts.passes.begin(scale)
+        sequences = sum(m.num_sequences for group in groups for m in group)
+        parts.passes.begin(scale, tokens=tokens, sequences=sequences)
         parts.streamer.begin_optimizer_step(self._schedule[1])
         parts.gather.begin_optimizer_step()
         return self._schedule[1]
