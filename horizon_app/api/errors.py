@@ -14,9 +14,11 @@ from horizon_app.contracts.problems import FieldProblem, Problem, SpecRefused
 from horizon_app.control.errors import (
     BadQuery,
     ControlError,
+    DataRefused,
     ExampleFailed,
     IllegalTransition,
     NothingRecorded,
+    PreviewFailed,
     RunIsLive,
     RunNotFound,
     RunNotLive,
@@ -34,6 +36,8 @@ _TABLE: dict[type[Exception], tuple[int, str, str]] = {
     RunIsLive: (409, "run-is-live", "The run is live"),
     RunNotLive: (409, "run-not-live", "The run is not live"),
     IllegalTransition: (409, "illegal-transition", "The run's state does not allow it"),
+    DataRefused: (422, "data-refused", "The data can't be used"),
+    PreviewFailed: (500, "preview-failed", "The data could not be looked at"),
     ExampleFailed: (500, "example-failed", "The example could not be written"),
     DatabaseBusy: (503, "database-busy", "The database is held by another process"),
     ControlError: (500, "control-error", "It did not work"),
@@ -72,7 +76,7 @@ async def _known(_request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         errors = [_field_problem(dict(one)) for one in error.errors()]
         return problem_response(status, name, title, "; ".join(f"{e.field}: {e.message}" for e in errors), errors)
-    if isinstance(error, SpecRefused):
+    if isinstance(error, SpecRefused | DataRefused):
         return problem_response(status, name, title, str(error), error.errors)
     if isinstance(error, BadQuery):
         return problem_response(status, name, title, str(error), [FieldProblem(field=error.field, message=str(error))])

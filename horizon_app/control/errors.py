@@ -1,5 +1,8 @@
 """What can go wrong in a use case; each text is ready to be shown."""
 
+from collections.abc import Sequence
+
+from horizon_app.contracts.problems import FieldProblem
 from horizon_app.contracts.run_state import RunState
 
 
@@ -67,6 +70,18 @@ class PortTaken(ControlError):
         self.host, self.port, self.holder = host, port, holder
         by = f" by {holder}" if holder else ""
         super().__init__(f"port {port} on {host} is in use{by}; stop that, or choose another with --port")
+
+
+class DataRefused(ControlError):
+    """Data that can't be shown; carries one entry per thing that is wrong with it."""
+
+    def __init__(self, errors: Sequence[FieldProblem]) -> None:
+        self.errors = list(errors)
+        super().__init__("; ".join(f"{e.file or e.field}: {e.message}" for e in self.errors))
+
+
+class PreviewFailed(ControlError):
+    """The process that looks at data did not come to an end."""
 
 
 class ExampleFailed(ControlError):

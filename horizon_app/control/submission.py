@@ -1,7 +1,7 @@
 """From a decoded spec to a queued run, or to every problem that keeps it from running."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 from horizon_app.contracts.events import StateChanged
 from horizon_app.contracts.ids import RunId, new_run_id
 from horizon_app.contracts.problems import FieldProblem, SpecRefused
-from horizon_app.contracts.run_spec import RunSpec
+from horizon_app.contracts.run_spec import DataSpec, RunSpec
 from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.spec_parse import parse_spec
 from horizon_app.control.labels import label_problems
@@ -34,6 +34,8 @@ class Place:
     runs_dir: Path
     machine_facts: Callable[[Path], MachineFacts]
     """What the machine has, with the disk tier in a folder."""
+    check_data: Callable[[DataSpec, Sequence[Path], Path], list[FieldProblem]]
+    """What is wrong with the data, as the tokenizer in a model's folder sees it."""
 
 
 def submit(database: Database, document: Any, place: Place, *, start: bool, key: str | None) -> RunId:
@@ -59,10 +61,13 @@ def _accept(document: Any, place: Place, *, held: bool, key: str | None) -> NewR
     spec = parse_spec(document)
     problems = label_problems(name=spec.name, tags=spec.tags, notes=spec.notes)
     model_dir, facts = _model(spec, place.rules, problems)
-    data_paths = _data(spec, place.rules, problems)
+    data_paths = place.rules.resolve_all("data.path", spec.data.path, problems)
+    place.rules.resolve_all("data.eval_path", spec.data.eval_path or [], problems)
     disk_dir = _disk(spec, place.rules, problems)
     if facts is not None:
         problems.extend(feasibility.check(spec, facts, place.machine_facts(disk_dir or place.runs_dir)))
+    if not problems and model_dir is not None:
+        problems.extend(place.check_data(spec.data, data_paths, model_dir))
     if problems or model_dir is None or facts is None:
         raise SpecRefused(problems)
     now = datetime.now(UTC)
@@ -98,18 +103,6 @@ def _model(spec: RunSpec, rules: PathRules, problems: list[FieldProblem]) -> tup
         problems.append(FieldProblem(field="model.path", message=f"{spec.model.path!r} is {what}", fix=fix))
         return None, None
     return folder, read_model_facts(folder)
-
-
-def _data(spec: RunSpec, rules: PathRules, problems: list[FieldProblem]) -> list[Path]:
-    one = isinstance(spec.data.path, str)
-    named = [spec.data.path] if isinstance(spec.data.path, str) else spec.data.path
-    found: list[Path] = []
-    for index, text in enumerate(named):
-        try:
-            found.append(rules.resolve(text))
-        except PathRefused as error:
-            problems.append(error.problem("data.path" if one else f"data.path.{index}"))
-    return found
 
 
 def _disk(spec: RunSpec, rules: PathRules, problems: list[FieldProblem]) -> Path | None:

@@ -12,6 +12,7 @@ from horizon_app.contracts.frames import FRAME, Frame
 from horizon_app.contracts.problems import SpecRefused
 from horizon_app.contracts.run_state import ENDED, LIVE, RunState
 from horizon_app.contracts.run_view import LogAnswer, Run, RunDetail, RunPage, SeriesAnswer
+from horizon_app.control.data_preview import data_problems
 from horizon_app.control.dispatcher import Dispatcher
 from horizon_app.control.errors import RunIsLive, RunNotFound, RunNotLive
 from horizon_app.control.history import History
@@ -80,7 +81,10 @@ class Workstation:
         client, are relative to the home folder and confined to it and the allowed folders.
         """
         rules = rules_for_clients(self.settings) if base_dir is None else rules_for_user(base_dir)
-        place = Place(rules=rules, runs_dir=self.settings.runs_dir, machine_facts=self.machine.facts)
+        place = Place(
+            rules=rules, runs_dir=self.settings.runs_dir, machine_facts=self.machine.facts,
+            check_data=data_problems if self.settings.check_data else lambda spec, paths, tokenizer_dir: [],
+        )  # fmt: skip
         run_id = submit(self.database, document, place, start=start, key=key)
         return self.history.run(run_id)
 

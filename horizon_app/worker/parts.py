@@ -10,6 +10,7 @@ from horizon_app.contracts.run_spec import DataSpec, RunSpec
 from horizon_app.data.batches import BatchSource
 from horizon_app.engine.telemetry.sink import TelemetrySink
 from horizon_app.worker.knob_request import LiveEngine
+from horizon_app.worker.order import DataPaths
 
 
 class TrainingData(Protocol):
@@ -94,7 +95,7 @@ class TrainingEngine(LiveEngine, Protocol):
 class Builders:
     """How a session gets its parts."""
 
-    data: Callable[[DataSpec, Sequence[Path], Path], TrainingData]
+    data: Callable[[DataSpec, DataPaths, Path], TrainingData]
     """From the data section, the files and the tokenizer's folder."""
     engine: Callable[[RunSpec, Path, Path, TelemetrySink], TrainingEngine]
     """From the spec, the model's folder, the disk tier's folder and the sink."""
@@ -105,10 +106,12 @@ def real_builders() -> Builders:
     return Builders(data=_load_data, engine=_build_engine)
 
 
-def _load_data(spec: DataSpec, paths: Sequence[Path], tokenizer_dir: Path) -> TrainingData:
+def _load_data(spec: DataSpec, paths: DataPaths, tokenizer_dir: Path) -> TrainingData:
     from horizon_app.data.dataset import load_dataset  # transformers takes seconds
 
-    return load_dataset(spec, paths=list(paths), tokenizer_dir=tokenizer_dir)
+    return load_dataset(
+        spec, paths=paths.train, eval_paths=paths.evaluation, tokenizer_dir=tokenizer_dir, cache_dir=paths.cache_dir
+    )
 
 
 def _build_engine(spec: RunSpec, model_dir: Path, disk_dir: Path, sink: TelemetrySink) -> TrainingEngine:

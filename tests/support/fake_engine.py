@@ -4,7 +4,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +27,7 @@ from horizon_app.data.batches import Batch, BatchSource
 from horizon_app.data.errors import DataError
 from horizon_app.engine.errors import EngineError
 from horizon_app.engine.telemetry.sink import TelemetrySink
+from horizon_app.worker.order import DataPaths
 from horizon_app.worker.parts import Builders
 
 NUM_BLOCKS = 10
@@ -155,9 +156,9 @@ def fake_frame(step: int) -> bytes:
     return encode_frame(header, {MapId.DEVICE_WEIGHT: states, MapId.DEVICE_GRAD: states, MapId.HOST: states})
 
 
-def fake_data(spec: DataSpec, paths: Sequence[Path], tokenizer_dir: Path) -> FakeData:
+def fake_data(spec: DataSpec, paths: DataPaths, tokenizer_dir: Path) -> FakeData:
     """Four sequences, or what bad data raises where the file is called broken.txt."""
-    if any(path.name == "broken.txt" for path in paths):
+    if any(path.name == "broken.txt" for path in paths.train):
         problem = FieldProblem(field="data.path", message="not UTF-8 at byte 17", file="broken.txt", line=3)
         raise DataError([problem])
     return FakeData()
