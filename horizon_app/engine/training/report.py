@@ -88,21 +88,21 @@ class StepReport:
     def __init__(self, pool: HostPool, disk: DiskTier, machinery: Machinery) -> None:
         self._pool, self._disk, self._m = pool, disk, machinery
         self._moved_before = (0, 0)  # bytes read and written when the step before ended
-        self._trained_tokens = 0
+        self.trained_tokens = 0  # since optimizer step 1, whichever process did it
 
     def metrics(
         self, result: StepResult, *, learning_rate: float, micro_batch: int, seconds: float
     ) -> dict[str, float]:
         """The numbers of one optimizer step, which took `seconds` with all that led to it."""
         counters, arena, pool = self._m.counters, self._m.arena, self._pool
-        self._trained_tokens += result.trained_tokens
+        self.trained_tokens += result.trained_tokens
         accesses = max(1, counters.accesses)
         capacity = arena.num_slots - self._m.gather.num_slots  # none at all where products read from the host
         values = {
             "train/loss": result.loss,
             "train/grad_norm": result.grad_norm,
             "train/learning_rate": learning_rate,
-            "train/tokens": float(self._trained_tokens),
+            "train/tokens": float(self.trained_tokens),
             "throughput/tokens_per_second": result.tokens / seconds,
             "time/step": seconds,
             "time/stall": counters.stall_s,
