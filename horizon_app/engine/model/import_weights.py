@@ -20,7 +20,7 @@ from horizon_app.engine.model.companions import read_companions
 from horizon_app.engine.model.discovery import build_meta, discover, load_config, stage_parameters
 from horizon_app.engine.model.new_folder import appearing
 from horizon_app.engine.model.stored_tensors import INDEX, SINGLE, StoredTensors
-from horizon_app.engine.model.tensor_writer import TensorEntry, write_hashed, write_tensors
+from horizon_app.engine.model.tensor_writer import TensorEntry, write_tensors
 from horizon_app.engine.model.weights import plan_weights
 
 PICKLED = (".bin", ".pt", ".pth", ".ckpt")
@@ -77,7 +77,7 @@ def import_weights(
     """
     with appearing(out) as folder:
         for name, content in read_companions(source.folder).items():
-            write_hashed(folder / name, content)
+            (folder / name).write_bytes(content)
         if dtype is not None:
             _note_dtype(folder / "config.json", dtype)
         names = ", ".join(path.name for path in source.files[:3])

@@ -18,6 +18,7 @@ from horizon_app.engine.errors import EngineError
 from horizon_app.engine.hardware.memory_errors import is_out_of_memory
 from horizon_app.engine.hardware.probe import anonymous_bytes
 from horizon_app.engine.memory.disk_io import OS_DISK, DiskSystem
+from horizon_app.engine.memory.disk_tier import DiskTier
 from horizon_app.engine.model.companions import read_companions
 from horizon_app.engine.model.discovery import Discovered, build_meta, discover, load_config, stage_parameters
 from horizon_app.engine.model.random_init import initialise
@@ -73,10 +74,9 @@ class Engine:
         with contextlib.ExitStack() as undo:
             self._backend = backend or make_backend(config.device)
             undo.callback(self._backend.close)
-            host = HostFactory(
-                disk_dir=config.disk_dir, disk_limit=config.disk_limit_bytes, input_limit=self.sizes.input_limit,
-                policy=config.policy, pinned=self._backend.pins_host_memory, system=disk_system,
-            )  # fmt: skip
+            self._disk = DiskTier(config.disk_dir, limit_bytes=config.disk_limit_bytes, system=disk_system)
+            undo.callback(self._disk.close)
+            host = HostFactory(self._disk, policy=config.policy, pinned=self._backend.pins_host_memory)
             self._pool = host.new_pool(self._partition, host_layout, self.sizes.placement)
             undo.callback(self._pool.close)
             self._load(found, weights)
@@ -90,7 +90,7 @@ class Engine:
             micro_batch=self.sizes.micro_batch,
             adapts=config.micro_batch is None or not config.keep_global_batch,
         )  # fmt: skip
-        self._report = StepReport(self._pool, self._m)
+        self._report = StepReport(self._pool, self._disk, self._m)
         self._companions = read_companions(config.model_dir)
         self._planes = PlaneFiles(self._partition, self._pool, config.optimizer_state)
         self._knobs = LiveKnobs(config, self.sizes, self._partition, self._m, sink)
@@ -110,7 +110,7 @@ class Engine:
     @property
     def plan_facts(self) -> dict[str, Any]:
         """What was decided, and the bytes per tier."""
-        return plan_facts(self._config, self.sizes, self._partition, self._pool, self._process_bytes)
+        return plan_facts(self._config, self.sizes, self._partition, self._disk, self._process_bytes)
 
     def peaks(self) -> PeakUse:
         """The highest use of each tier so far."""
@@ -118,7 +118,7 @@ class Engine:
         return PeakUse(
             device_blocks=used + (len(self._partition.blocks) if self.sizes.shares_host else 0),
             device_bytes=used * self._m.arena.slot_bytes,
-            host_bytes=self._pool.num_bytes + self._m.inputs.num_bytes, disk_bytes=self._pool.disk_bytes,
+            host_bytes=self._pool.num_bytes + self._m.inputs.num_bytes, disk_bytes=self._disk.file_bytes,
             resident_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MAXRSS_UNIT,
         )  # fmt: skip
 
@@ -209,6 +209,7 @@ class Engine:
         self._backend.close()
         self._m.inputs.close()
         self._pool.close()
+        self._disk.close()
 
     # -- inside
 
