@@ -36,6 +36,9 @@ class AppSettings(BaseSettings):
         gt=0,
         description="seconds without a question after which a checkpoint that answers leaves memory",
     )
+    check_data: bool = Field(
+        default=True, description="look at a run's data with the model's tokenizer before the run is accepted"
+    )
     worker_module: str = Field(
         default="horizon_app.worker", description="module that executes a run; tests put a worker without torch here"
     )

@@ -155,7 +155,7 @@ def _load(run_dir: Path, step: int, inbox: Inbox, say: Say) -> tuple[Generator, 
     order = read_order(run_dir)
     folder = run_dir / "checkpoints" / str(step)
     config = replace(EngineConfig.from_spec(order.spec, folder, order.disk_dir), init=Init.PRETRAINED)
-    writer = load_prompt_writer(folder)
+    writer = load_prompt_writer(folder, order.spec.data.chat_template)
     generator = Generator(step, InferenceEngine(config), writer, inbox, say)
     return generator, GeneratorReady(checkpoint=step, has_chat_template=writer.has_chat_template)
 

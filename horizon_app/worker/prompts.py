@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from horizon_app.contracts.spec_words import ChatTemplate
 from horizon_app.data.tokenizer import Tokenizer, load_tokenizer
 
 _PROBE = "horizon"
@@ -24,7 +25,7 @@ class PromptWriter:
     @property
     def has_chat_template(self) -> bool:
         """Whether messages are rendered by a template of the model's own."""
-        return self._tokenizer.has_chat_template
+        return self._tokenizer.has_chat_template and self._tokenizer.is_fast
 
     def prompt(self, text: str) -> list[int]:
         """A user's message where there is a chat template, else text to continue."""
@@ -32,18 +33,25 @@ class PromptWriter:
 
     def continued(self, text: str) -> list[int]:
         """The tokens of a text, with what the tokenizer puts before one."""
-        return [*self._tokenizer.added_before, *self._ids(text)]
+        return [*self._tokenizer.added_before, *self._tokenizer.encode([text])[0].tolist()]
 
     def chat(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """The tokens of a conversation, up to where the assistant speaks next."""
-        return self._ids(self._tokenizer.render([dict(message) for message in messages], opens_answer=True))
+        turns = [dict(message) for message in messages]
+        reserved = self._tokenizer.reserved
+        if not reserved.appear_in(turns):
+            return self._rendered(self._tokenizer.render(turns, opens_answer=True))
+        # What somebody says stays text, as in training: only the template's own marks are marks.
+        marked = [{**turn, "content": reserved.marked(turn["content"])} for turn in turns]
+        ids, _ = reserved.encode(reserved.renamed(self._tokenizer.render(marked, opens_answer=True)))
+        return self._tokenizer.with_bos(ids).tolist()
 
     def text(self, ids: Sequence[int]) -> str:
         """What generated tokens say, marks left out."""
-        return self._tokenizer.decode(ids)
+        return self._tokenizer.words(ids)
 
-    def _ids(self, text: str) -> list[int]:
-        return self._tokenizer.encode([text])[0].tolist()
+    def _rendered(self, text: str) -> list[int]:
+        return self._tokenizer.with_bos(self._tokenizer.encode_rendered([text])[0].ids).tolist()
 
     def _end_of_turn(self) -> set[int]:
         """The mark that follows an answer in the chat template, where that is a token of its own."""
@@ -51,7 +59,7 @@ class PromptWriter:
             return set()
         messages = [{"role": "user", "content": _PROBE}, {"role": "assistant", "content": _PROBE}]
         _, found, tail = self._tokenizer.render(messages).rpartition(_PROBE)
-        ids = self._ids(tail) if found and tail else []
+        ids = self._tokenizer.encode_rendered([tail])[0].ids.tolist() if found and tail else []
         return {ids[0]} if ids and self._tokenizer.is_special(ids[0]) else set()
 
 
@@ -80,9 +88,9 @@ class TextStream:
         return self._writer.text(self._ids[self._done :])[len(self._shown) :]
 
 
-def load_prompt_writer(model_dir: Path) -> PromptWriter:
+def load_prompt_writer(model_dir: Path, chat_template: ChatTemplate = ChatTemplate.TOKENIZER) -> PromptWriter:
     """The writer of a model folder. Raises DataError where its tokenizer can't be used."""
-    return PromptWriter(load_tokenizer(model_dir), _stop_ids(model_dir))
+    return PromptWriter(load_tokenizer(model_dir, chat_template), _stop_ids(model_dir))
 
 
 def _stop_ids(model_dir: Path) -> set[int]:

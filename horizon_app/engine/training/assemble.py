@@ -129,7 +129,11 @@ def assemble(
     stages = device.stages(partition, pool, DeviceAccess(streamer, gather))
     updates = _updates(config, partition, pool, table, model, device.trained)
     streamer.gate = updates
-    inputs = HostInputs(backend, partition.block_numel, host.new_plane) if sizes.host_inputs else HeldInputs()
+    inputs = (
+        HostInputs(backend, partition.block_numel, sizes.inputs, host.new_input_plane)
+        if sizes.host_inputs
+        else HeldInputs()
+    )
     passes = StagePasses(
         PassParts(
             partition=partition, model=model, stages=stages, gather=gather, inputs=inputs, recompute=sizes.recompute,
@@ -141,7 +145,7 @@ def assemble(
         StepParts(
             partition=partition, pool=pool, model=model, streamer=streamer, gather=gather, stages=stages,
             passes=passes, inputs=inputs, updates=updates, loss_scale=loss_scale, recompute=sizes.recompute,
-            chunk_tokens=sizes.chunk_tokens, order=config.order, max_grad_norm=config.max_grad_norm,
+            order=config.order, max_grad_norm=config.max_grad_norm,
         )
     )  # fmt: skip
     return Machinery(

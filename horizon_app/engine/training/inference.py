@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from horizon_app.contracts.run_spec import Recompute
 from horizon_app.data.batches import Batch
+from horizon_app.engine.memory.disk_tier import DiskTier
 from horizon_app.engine.model.discovery import build_meta, discover, load_config, stage_parameters
 from horizon_app.engine.model.weights import plan_weights, read_weights
 from horizon_app.engine.streaming.access import WeightAccess
@@ -30,7 +31,9 @@ class InferenceEngine:
     def __init__(self, config: EngineConfig, *, backend: Backend | None = None, hooks: Hooks = QUIET) -> None:
         """Load the weights of `config.model_dir`; its optimizer and accumulation play no part. Raises EngineError."""
         # One sequence at a time, of which nothing is kept: what the sizes of activations are reckoned from.
-        config = dataclasses.replace(config, global_batch=1, micro_batch=1, recompute=Recompute.ALWAYS)
+        config = dataclasses.replace(
+            config, global_batch=1, micro_batch=1, recompute=Recompute.ALWAYS, host_inputs=False
+        )
         hf_config = load_config(config.model_dir)
         found = discover(build_meta(hf_config))
         stages = stage_parameters(found)
@@ -41,10 +44,9 @@ class InferenceEngine:
         with contextlib.ExitStack() as undo:
             self._backend = backend or make_backend(config.device)
             undo.callback(self._backend.close)
-            host = HostFactory(
-                disk_dir=config.disk_dir, disk_limit=config.disk_limit_bytes, input_limit=self.sizes.input_limit,
-                policy=config.policy, pinned=self._backend.pins_host_memory,
-            )  # fmt: skip
+            self._disk = DiskTier(config.disk_dir, limit_bytes=config.disk_limit_bytes)
+            undo.callback(self._disk.close)
+            host = HostFactory(self._disk, policy=config.policy, pinned=self._backend.pins_host_memory)
             self._pool = host.new_pool(blocks, layout, self.sizes.placement)
             undo.callback(self._pool.close)
             read_weights(weights, blocks.by_name, self._pool.write)
@@ -69,3 +71,4 @@ class InferenceEngine:
         """Stop threads and give memory back."""
         self._backend.close()
         self._pool.close()
+        self._disk.close()
