@@ -68,9 +68,10 @@ def _look(spec: DataSpec, paths: Sequence[Path], tokenizer_dir: Path | None, mos
                 [*command, "--", *map(str, paths)], capture_output=True, timeout=_LIMIT_S, check=False,
                 stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONUTF8": "1"},
             )  # fmt: skip
-        return DataPreview.model_validate_json(ran.stdout)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PreviewFailed(f"the data could not be looked at: {error}") from error
+    try:
+        return DataPreview.model_validate_json(ran.stdout)
     except ValidationError as error:
         told = ran.stderr.decode(errors="replace").strip()
         _log.error("the look at data ended with exit code %d: %s", ran.returncode, told)

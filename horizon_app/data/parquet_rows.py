@@ -12,11 +12,11 @@ _ROWS_AT_ONCE = 256
 
 def read_parquet(path: Path, wanted: Collection[str]) -> Iterator[Record]:
     """Each row with those of the `wanted` columns that are there. Raises BrokenFile, also for a file cut short."""
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
+    import pyarrow.parquet  # pyright: ignore[reportMissingTypeStubs]
 
+    arrow = cast(Any, pyarrow)
     try:
-        with parquet.ParquetFile(path) as file:
+        with arrow.parquet.ParquetFile(path) as file:
             known = [name for name in file.schema_arrow.names if name in wanted]
             number = 0
             for batch in file.iter_batches(_ROWS_AT_ONCE, columns=known or None):

@@ -75,9 +75,11 @@ class ReservedWords:
         model = content["model"]
         vocabulary = model.get("vocab")
         if isinstance(vocabulary, dict):
-            model["vocab"] = {names.get(word, word): number for word, number in vocabulary.items()}
+            numbered = cast(dict[str, int], vocabulary)
+            model["vocab"] = {names.get(word, word): number for word, number in numbered.items()}
         elif isinstance(vocabulary, list):
-            model["vocab"] = [[names.get(word, word), score] for word, score in vocabulary]
+            scored = cast(list[tuple[str, float]], vocabulary)
+            model["vocab"] = [[names.get(word, word), score] for word, score in scored]
         if model.get("unk_token") in names:
             model["unk_token"] = names[model["unk_token"]]
         content["post_processor"] = content["truncation"] = content["padding"] = None
