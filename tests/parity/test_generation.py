@@ -100,7 +100,7 @@ def test_generation_between_steps_and_from_the_checkpoint_is_the_same(tmp_path: 
         train(engine, RandomBatches(), 3)
         live = engine.generate(PROMPTS, Sampling(max_new_tokens=NEW))
         (tmp_path / "saved").mkdir()
-        engine.save_model(tmp_path / "saved")
+        engine.snapshot().write(tmp_path / "saved")
     again = inference(tmp_path / "saved")
     assert tokens(again.generate(PROMPTS, Sampling(max_new_tokens=NEW))) == tokens(live)
     again.close()

@@ -31,8 +31,7 @@ def expect_schedule(pool: HostPool, partition: Partition, schedule: Schedule, up
 
 def expect_forward(pool: HostPool, partition: Partition, schedule: Schedule) -> None:
     """Tell the weights what a pass without gradients opens; no other plane is asked."""
-    visits = _weight_visits(partition, schedule, (), update_reads=False)
-    pool.planes[PlaneName.WEIGHT].expect(visits, frozenset({Opening.READ}))
+    pool.planes[PlaneName.WEIGHT].expect(_weight_visits(partition, schedule, (), Opening.FILL))
 
 
 def _weight_visits(

@@ -304,7 +304,7 @@ def test_session_whose_data_changed_since_the_checkpoint_is_refused_with_both_fi
     def other_data(*_: Any) -> FakeData:
         return FakeData(fingerprint="0bad")
 
-    assert run_session(run_dir, Builders(data=other_data, engine=fake_builders().engine)) == 1
+    assert run_session(run_dir, dataclasses.replace(fake_builders(), data=other_data)) == 1
     assert (
         "the data have changed since the checkpoint of step 4 (fingerprint fa4e then, 0bad now)"
         in outcome(run_dir).reason
