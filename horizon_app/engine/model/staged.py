@@ -209,7 +209,8 @@ class StagedModel:
         """
         for proxy in self._proxies:
             proxy.calls, proxy.result = None, hidden
-        final = self._forward_base(inputs_embeds=hidden, position_ids=position_ids)
+        # What goes in is not used, and families may scale it in place.
+        final = self._forward_base(inputs_embeds=torch.zeros_like(hidden), position_ids=position_ids)
         self._take_rows()  # position embeddings looked up once more: what they are added to is not used
         return final
 
