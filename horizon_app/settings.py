@@ -31,6 +31,9 @@ class AppSettings(BaseSettings):
         description="seconds a run has to stop, beside its step and the writing of its model, before a signal",
     )
     kill_grace_s: float = Field(default=10.0, ge=0, description="seconds between that signal and SIGKILL")
+    check_data: bool = Field(
+        default=True, description="look at a run's data with the model's tokenizer before the run is accepted"
+    )
     worker_module: str = Field(
         default="horizon_app.worker", description="module that executes a run; tests put a worker without torch here"
     )

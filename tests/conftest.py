@@ -20,6 +20,8 @@ def _own_home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
         monkeypatch.delenv(name)
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HORIZON_HOME", str(home))
+    # Takes seconds, and most tests have models whose tokenizer is a name only. Tests of the look itself turn it on.
+    monkeypatch.setenv("HORIZON_CHECK_DATA", "false")
     return home
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from horizon_app.contracts.frames import Frame
+from horizon_app.contracts.spec_words import BadRows, ChatTemplate, DataFormat, TooLong, TrainOn
 
 
 class _Body(BaseModel):
@@ -18,10 +19,19 @@ class NewRunBody(_Body):
     start: bool = Field(default=True, description="false keeps the run out of the queue until it is started")
 
 
+class ResumeBody(_Body):
+    """What is to be different when a run goes on."""
+
+    set: dict[str, Any] = Field(
+        default_factory=dict[str, Any],
+        description='new values of the spec by dotted key, for example {"training.optimizer_steps": 400}',
+    )
+
+
 class StopBody(_Body):
     """How a run is stopped."""
 
-    save: bool = Field(default=True, description="write the model of the last step before stopping")
+    save: bool = Field(default=True, description="write a checkpoint of the last step before stopping")
 
 
 class EditBody(_Body):
@@ -30,6 +40,20 @@ class EditBody(_Body):
     name: str | None = None
     tags: list[str] | None = None
     notes: str | None = None
+
+
+class PreviewQuery(_Body):
+    """Which data is shown, and how: keys of the spec's data section."""
+
+    path: list[str] = Field(min_length=1, description="files or folders, as in the spec; may be repeated")
+    tokenizer: str | None = Field(default=None, description="model folder whose tokenizer and template are used")
+    format: DataFormat = DataFormat.AUTO
+    chat_template: ChatTemplate = ChatTemplate.TOKENIZER
+    sequence_length: int | None = Field(default=None, description="tokens; the spec's default where left out")
+    train_on: TrainOn = TrainOn.COMPLETIONS
+    too_long: TooLong = TooLong.TRUNCATE
+    bad_rows: BadRows = BadRows.REFUSE
+    samples: int = Field(default=20, ge=0, le=1000, description="most samples to show")
 
 
 class EventsAnswer(BaseModel):

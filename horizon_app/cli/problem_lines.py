@@ -6,5 +6,6 @@ from horizon_app.contracts.problems import FieldProblem
 def problem_line(problem: FieldProblem) -> str:
     """One problem in one line: file, line, field, what is wrong, what to do."""
     place = f"{problem.file or ''}{f':{problem.line}' if problem.line else ''}"
-    parts = [part for part in (place, problem.field, problem.message) if part]
+    field = "" if problem.message.startswith(problem.field) else problem.field
+    parts = [part for part in (place, field, problem.message) if part]
     return ": ".join(parts) + (f" ({problem.fix})" if problem.fix else "")

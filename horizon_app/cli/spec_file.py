@@ -40,6 +40,8 @@ class SpecSource:
         return SpecRefused([self._place(problem) for problem in refused.errors])
 
     def _place(self, problem: FieldProblem) -> FieldProblem:
+        if problem.file is not None:
+            return problem  # it lies in a file that the spec names
         keys = tuple(problem.field.split("."))
         for length in range(len(keys), 0, -1):
             if keys[:length] in self.overrides:

@@ -6,6 +6,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from horizon_app.contracts.run_spec import Init
 
+DataKind = Literal["text", "jsonl", "json", "csv", "parquet"]
+
 
 class _View(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -77,7 +79,7 @@ class DatasetEntry(_View):
     path: str = Field(description="as to be written in the spec")
     name: str
     bytes: int
-    kind: Literal["text", "jsonl"]
+    kind: DataKind = Field(description="by the ending of the name; a preview looks at the content")
 
 
 class DatasetsAnswer(_View):

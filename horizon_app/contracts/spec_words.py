@@ -28,6 +28,30 @@ class TrainOn(StrEnum):
     ALL = "all"
 
 
+class ChatTemplate(StrEnum):
+    """What conversations are rendered with."""
+
+    TOKENIZER = "tokenizer"
+    CHATML = "chatml"
+    LLAMA3 = "llama3"
+    GEMMA = "gemma"
+    ALPACA = "alpaca"
+
+
+class BadRows(StrEnum):
+    """What happens where a row of the data can't be used."""
+
+    REFUSE = "refuse"
+    SKIP = "skip"
+
+
+class TooLong(StrEnum):
+    """What happens to a conversation or answer that is longer than a sequence."""
+
+    TRUNCATE = "truncate"
+    DROP = "drop"
+
+
 class LrSchedule(StrEnum):
     """Shape of the learning rate after the warm-up."""
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from horizon_app.contracts.machine_view import DatasetEntry, DatasetsAnswer, ModelEntry, ModelsAnswer
+from horizon_app.contracts.machine_view import DataKind, DatasetEntry, DatasetsAnswer, ModelEntry, ModelsAnswer
 from horizon_app.contracts.run_spec import Init
 from horizon_app.control.model_folder import is_model_folder, read_model_facts
 from horizon_app.planning.feasibility import tokenizer_fault
@@ -12,7 +12,15 @@ from horizon_app.settings import AppSettings
 
 _DEEPEST = 4
 _MOST = 500
-_DATA_SUFFIXES = {".txt", ".md", ".jsonl"}
+_PACKED = (".gz", ".zst")
+_DATA_KINDS: dict[str, DataKind] = {
+    ".txt": "text",
+    ".md": "text",
+    ".jsonl": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+}
 
 
 def list_models(settings: AppSettings) -> ModelsAnswer:
@@ -29,7 +37,7 @@ def list_datasets(settings: AppSettings) -> DatasetsAnswer:
         for folder in _folders(_roots(settings))
         if not is_model_folder(folder)
         for path in sorted(folder.iterdir())
-        if path.suffix.lower() in _DATA_SUFFIXES and not path.name.startswith(".") and path.is_file()
+        if _data_suffix(path) in _DATA_KINDS and not path.name.startswith(".") and path.is_file()
     ]
     return DatasetsAnswer(datasets=entries[:_MOST])
 
@@ -69,5 +77,11 @@ def _model(folder: Path, home: Path) -> ModelEntry:
 
 
 def _dataset(path: Path, home: Path) -> DatasetEntry:
-    kind = "jsonl" if path.suffix.lower() == ".jsonl" else "text"
+    kind = _DATA_KINDS[_data_suffix(path)]
     return DatasetEntry(path=spec_path(path, home), name=path.name, bytes=path.stat().st_size, kind=kind)
+
+
+def _data_suffix(path: Path) -> str:
+    """The ending that tells the format: that of `a.jsonl` for `a.jsonl.gz`."""
+    name = Path(path.stem) if path.suffix.lower() in _PACKED else path
+    return name.suffix.lower()

@@ -1,5 +1,8 @@
 """What can go wrong in a use case; each text is ready to be shown."""
 
+from collections.abc import Sequence
+
+from horizon_app.contracts.problems import FieldProblem
 from horizon_app.contracts.run_state import RunState
 
 
@@ -39,6 +42,24 @@ class RunIsLive(ControlError):
         super().__init__(f"run {run_id} is {state.value} and can't be {action}; stop it first")
 
 
+class NothingToResume(ControlError):
+    """A finished run was to go on, without more to do."""
+
+
+class WorkerStillThere(ControlError):
+    """A run has ended, but its worker process does not go."""
+
+    def __init__(self, *, run_id: str, pid: int) -> None:
+        super().__init__(f"run {run_id} has ended, but its worker process {pid} still runs; try again in a moment")
+
+
+class CheckpointNotFound(ControlError):
+    """The run has no such checkpoint."""
+
+    def __init__(self, *, run_id: str, step: int) -> None:
+        super().__init__(f"run {run_id} has no checkpoint of step {step}")
+
+
 class NothingRecorded(ControlError):
     """The run has nothing of this kind yet."""
 
@@ -67,6 +88,18 @@ class PortTaken(ControlError):
         self.host, self.port, self.holder = host, port, holder
         by = f" by {holder}" if holder else ""
         super().__init__(f"port {port} on {host} is in use{by}; stop that, or choose another with --port")
+
+
+class DataRefused(ControlError):
+    """Data that can't be shown; carries one entry per thing that is wrong with it."""
+
+    def __init__(self, errors: Sequence[FieldProblem]) -> None:
+        self.errors = list(errors)
+        super().__init__("; ".join(f"{e.file or e.field}: {e.message}" for e in self.errors))
+
+
+class PreviewFailed(ControlError):
+    """The process that looks at data did not come to an end."""
 
 
 class ExampleFailed(ControlError):

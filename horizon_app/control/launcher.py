@@ -14,11 +14,15 @@ from horizon_app.store.runs import StoredOrder, StoredRun
 
 def order_document(run_id: str, order: StoredOrder, run_dir: Path) -> dict[str, Any]:
     """What run.json holds: all that a worker needs to know, with absolute paths."""
+    base, named = Path(order.base_dir), order.spec["data"].get("eval_path") or []
+    eval_paths = [named] if isinstance(named, str) else named
     return {
         "run_id": run_id,
         "spec": order.spec,
         "model_dir": order.model_dir,
         "data_paths": order.data_paths,
+        "eval_paths": [str((base / Path(text).expanduser()).resolve()) for text in eval_paths],
+        "cache_dir": str(run_dir.resolve().parents[1] / "cache"),
         "base_dir": order.base_dir,
         "disk_dir": order.disk_dir or str(run_dir.resolve()),
     }
@@ -34,6 +38,9 @@ class Launcher:
 
     def launch(self, run: StoredRun, order: StoredOrder) -> tuple[int, float]:
         """Write run.json and start the worker; gives process id and start time. Raises OSError."""
+        self.exit_status(run.id)  # buries the worker of an earlier life, if it was ours
+        self._children.pop(run.id, None)
+        self._statuses.pop(run.id, None)
         folder = RunFolder(self._settings.runs_dir, run.id)
         folder.write_order(order_document(run.id, order, folder.path))
         pid = self._spawn(folder.path)

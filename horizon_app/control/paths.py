@@ -48,6 +48,17 @@ class PathRules:
             raise PathRefused(f"{text[:200]!r} is not there", f"relative paths start at {self.base}")
         return real
 
+    def resolve_all(self, field: str, value: str | list[str], problems: list[FieldProblem]) -> list[Path]:
+        """The real paths of one or several; what is wrong with some of them goes into `problems`."""
+        one = isinstance(value, str)
+        found: list[Path] = []
+        for index, text in enumerate([value] if isinstance(value, str) else value):
+            try:
+                found.append(self.resolve(text))
+            except PathRefused as error:
+                problems.append(error.problem(field if one else f"{field}.{index}"))
+        return found
+
 
 def rules_for_clients(settings: AppSettings) -> PathRules:
     """For what comes over the wire: relative to the home folder, confined to it and the allowed folders."""

@@ -5,14 +5,15 @@ and up to the end of each answer, and both texts must be beginnings of the whole
 """
 
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from horizon_app.data.tokenizer import Encoding, Tokenizer
+from horizon_app.data.conversations import ASSISTANT
+from horizon_app.data.rows import ChatRow, Message
+from horizon_app.data.tokenizer import Encoding, Span, Tokenizer, Tools
 
-ASSISTANT = "assistant"
 _GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
 
@@ -24,22 +25,36 @@ class Rendered(NamedTuple):
     """A chat as one text, and the places of its answers."""
 
     text: str
-    spans: list[tuple[int, int]]
+    spans: list[Span]
 
 
-def marks_answers(tokenizer: Tokenizer) -> bool:
-    """Whether the template marks the assistant's words itself."""
-    return _GENERATION.search(tokenizer.chat_template) is not None
+def render_all(tokenizer: Tokenizer, row: ChatRow) -> Rendered:
+    """The whole chat, all of it to be trained."""
+    text = tokenizer.render(row.messages, row.tools)
+    return Rendered(text, [(0, len(text))])
 
 
-def render_chat(tokenizer: Tokenizer, messages: list[dict[str, Any]]) -> Rendered:
+def render_chat(tokenizer: Tokenizer, row: ChatRow) -> Rendered:
     """The whole chat, and the characters of each answer with its end mark. Raises TemplateUnfit."""
-    whole = tokenizer.render(messages)
-    spans: list[tuple[int, int]] = []
-    for index, message in enumerate(messages):
-        if message["role"] == ASSISTANT:
-            spans.append(_answer(tokenizer, messages, index, whole))
-    return Rendered(whole, spans)
+    if _GENERATION.search(tokenizer.chat_template(row.tools)):
+        return _render_marked(tokenizer, row)
+    chat = _Chat(tokenizer, row.messages, row.tools)
+    answers = [index for index, message in enumerate(row.messages) if message["role"] == ASSISTANT]
+    return Rendered(chat.whole, [chat.answer(index) for index in answers if index >= row.answers_from])
+
+
+def _render_marked(tokenizer: Tokenizer, row: ChatRow) -> Rendered:
+    """A chat whose template marks the answers. An end-of-text token right behind one belongs to it."""
+    text, spans = tokenizer.render_marked(row.messages, row.tools)
+    end_mark = tokenizer.eos_text
+    if end_mark:
+        # Some templates close the mark before it; a model that never sees it trained never stops.
+        spans = [(start, end + len(end_mark) * text.startswith(end_mark, end)) for start, end in spans]
+    answers = [index for index, message in enumerate(row.messages) if message["role"] == ASSISTANT]
+    earlier = sum(index < row.answers_from for index in answers)
+    if earlier and len(spans) != len(answers):
+        raise TemplateUnfit(f"the chat template marks {len(spans)} answers in a chat of {len(answers)}")
+    return Rendered(text, spans[earlier:])
 
 
 def answer_tokens(encoding: Encoding, spans: list[tuple[int, int]]) -> NDArray[np.bool_]:
@@ -59,37 +74,49 @@ def answer_tokens(encoding: Encoding, spans: list[tuple[int, int]]) -> NDArray[n
     return trained
 
 
-def _answer(tokenizer: Tokenizer, messages: list[dict[str, Any]], index: int, whole: str) -> tuple[int, int]:
-    content: str = messages[index]["content"]
-    before = tokenizer.render(messages[:index], opens_answer=True) if index else _opening(tokenizer, messages, whole)
-    if not whole.startswith(before):
-        raise TemplateUnfit(
-            f"the chat template renders what comes before messages[{index}] unlike in the whole chat, "
-            "so its place is not known"
-        )
-    through = tokenizer.render(messages[: index + 1])
-    start = len(before)
-    end = len(through) if whole.startswith(through) else _end_by_content(before, through, whole, content.strip())
-    if end is None or end < start:
-        raise TemplateUnfit(
-            f"the chat template renders messages[{index}] unlike when the chat ends there, so its end is not known"
-        )
-    if index and before == tokenizer.render(messages[:index]):
-        # The template opens no answer for the model, so what it writes before the words is not the model's to write.
-        words = whole.find(content.strip(), start, end)
-        start = words if whole[start:words].strip() and words > start else start
-    return start, _without_space_after_mark(whole, start, end, content)
+class _Chat:
+    """A chat, rendered whole and up to any message."""
 
+    def __init__(self, tokenizer: Tokenizer, messages: list[Message], tools: Tools) -> None:
+        self._tokenizer, self._messages, self._tools = tokenizer, messages, tools
+        self.whole = self._up_to(len(messages))
 
-def _opening(tokenizer: Tokenizer, messages: list[dict[str, Any]], whole: str) -> str:
-    """What comes before a chat's first words where the assistant speaks first: few templates render no messages."""
-    content = messages[0]["content"]
-    at = whole.find(content) if content else -1
-    if at < 0:
-        raise TemplateUnfit(
-            "the chat starts with the assistant, and the chat template does not show its words as they are"
-        )
-    return whole[:at]
+    def answer(self, index: int) -> Span:
+        """The characters of one answer with its end mark. Raises TemplateUnfit."""
+        whole = self.whole
+        content: str = self._messages[index]["content"]
+        before = self._up_to(index, opens_answer=True) if index else self._opening()
+        if not whole.startswith(before):
+            raise TemplateUnfit(
+                f"the chat template renders what comes before messages[{index}] unlike in the whole chat, "
+                "so its place is not known"
+            )
+        through = self._up_to(index + 1)
+        start = len(before)
+        end = len(through) if whole.startswith(through) else _end_by_content(before, through, whole, content.strip())
+        if end is None or end < start:
+            raise TemplateUnfit(
+                f"the chat template renders messages[{index}] unlike when the chat ends there, so its end is not known"
+            )
+        if index and before == self._up_to(index):
+            # The template opens no answer for the model, so what it writes before the words is not the model's to
+            # write.
+            words = whole.find(content.strip(), start, end)
+            start = words if whole[start:words].strip() and words > start else start
+        return start, _without_space_after_mark(whole, start, end, content)
+
+    def _up_to(self, index: int, *, opens_answer: bool = False) -> str:
+        return self._tokenizer.render(self._messages[:index], self._tools, opens_answer=opens_answer)
+
+    def _opening(self) -> str:
+        """What comes before the words of a chat that the assistant begins: few templates render no messages."""
+        content = self._messages[0]["content"]
+        at = self.whole.find(content) if content else -1
+        if at < 0:
+            raise TemplateUnfit(
+                "the chat starts with the assistant, and the chat template does not show its words as they are"
+            )
+        return self.whole[:at]
 
 
 def _end_by_content(before: str, through: str, whole: str, content: str) -> int | None:

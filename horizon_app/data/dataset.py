@@ -3,37 +3,47 @@
 import hashlib
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from horizon_app.contracts.run_spec import DataSpec
-from horizon_app.data.encoding import Encoded, encode_rows
-from horizon_app.data.errors import ProblemList, refused
+from horizon_app.contracts.spec_words import BadRows
+from horizon_app.data.batches import Batch
+from horizon_app.data.cache import TokenCache
+from horizon_app.data.encoding import encode_rows
+from horizon_app.data.errors import Findings, ProblemList, counted, problem_text, refused
 from horizon_app.data.files import find_files
-from horizon_app.data.origins import Origins, OriginStore
 from horizon_app.data.packing import Rows, one_a_row, pack
-from horizon_app.data.row_source import RowSource
-from horizon_app.data.rows import Row, TextRow, read_rows
-from horizon_app.data.samples import Samples, SampleStore
+from horizon_app.data.reader import RowReader
+from horizon_app.data.row_source import RowSource, steps_of_epoch
+from horizon_app.data.samples import Samples, SampleWriter
+from horizon_app.data.sequences import Cutter, Tally
+from horizon_app.data.split import split
 from horizon_app.data.tokenizer import Tokenizer, load_tokenizer
 
-_MOST_NAMED = 5
+_MOST_WARNINGS = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dataset:
-    """Everything a run trains on, as token ids in memory."""
+    """Everything a run trains on, and what it is evaluated with. The token ids stay in files."""
 
     samples: Samples
-    origins: Origins
     rows: Rows
+    """What is trained."""
+    eval_samples: Samples
+    eval_rows: Rows
+    """What is only evaluated; the samples may be the same, the rows hold others of them."""
     num_samples: int
-    """Samples in the files."""
+    """Samples in the files, eval data left out where it has files of its own."""
     skipped: int
-    """Samples that hold nothing to train on."""
+    """Samples that hold nothing to train on, or were dropped."""
+    num_bad_rows: int
+    """Rows that could not be used (data.bad_rows: skip)."""
     warnings: list[str]
     """What the user should know about the data."""
     fingerprint: str
@@ -41,183 +51,158 @@ class Dataset:
     sequence_length: int
     pad_id: int
     seed: int
+    shuffle: bool
 
     @property
     def num_sequences(self) -> int:
-        """Rows of exactly `sequence_length` tokens, after packing."""
+        """Rows of exactly `sequence_length` tokens that are trained, after packing."""
         return len(self.rows)
 
     @property
     def num_tokens(self) -> int:
-        """Tokens in all rows, padding left out."""
-        return len(self.samples.ids)
+        """Tokens in those rows, padding left out."""
+        return int(self.samples.lengths[self.rows.members].sum())
 
     @property
     def num_trained_tokens(self) -> int:
-        """Tokens that count in the loss."""
-        return int(np.count_nonzero(self.samples.trained))
+        """Tokens of them that count in the loss."""
+        return int(self.samples.trained_counts[self.rows.members].sum(dtype=np.int64))
+
+    @property
+    def num_eval_sequences(self) -> int:
+        """Rows of eval data; 0 for none."""
+        return len(self.eval_rows)
 
     def steps_of_epochs(self, epochs: float, global_batch_size: int) -> int:
-        """Optimizer steps of `epochs` passes, at least one; a set smaller than a batch takes a step for each pass."""
-        rows = max(self.num_sequences, global_batch_size)
-        return max(1, math.ceil(epochs * rows / global_batch_size))
+        """Optimizer steps of `epochs` passes, at least one. Each pass ends with a step of what is left."""
+        return max(1, math.ceil(epochs * steps_of_epoch(len(self.rows), global_batch_size)))
 
     def source(self, global_batch_size: int) -> RowSource:
         """The batches, by optimizer step."""
+        return self._source(self.samples, self.rows, global_batch_size)
+
+    def eval_batches(self, sequences: int) -> Iterator[Batch]:
+        """The eval data once, in a fixed order, in batches of at most `sequences` rows."""
+        return self._source(self.eval_samples, self.eval_rows, sequences).in_order()
+
+    def _source(self, samples: Samples, rows: Rows, batch_size: int) -> RowSource:
         return RowSource(
-            samples=self.samples, origins=self.origins, rows=self.rows, global_batch_size=global_batch_size,
-            sequence_length=self.sequence_length, pad_id=self.pad_id, seed=self.seed,
+            samples=samples, rows=rows, global_batch_size=batch_size, sequence_length=self.sequence_length,
+            pad_id=self.pad_id, seed=self.seed, shuffle=self.shuffle,
         )  # fmt: skip
 
 
-def load_dataset(spec: DataSpec, paths: Sequence[Path], tokenizer_dir: Path) -> Dataset:
+def load_dataset(
+    spec: DataSpec, *, paths: Sequence[Path], eval_paths: Sequence[Path] = (), tokenizer_dir: Path, cache_dir: Path
+) -> Dataset:
     """Load what `spec` asks for from `paths`, with the tokenizer and chat template of a model folder.
 
-    Raises DataError with every problem found, by file and line.
+    Tokenised data is kept in `cache_dir` and read from there. Raises DataError with every problem found, by file and
+    line.
     """
-    problems = ProblemList()
-    warnings: list[str] = []
-    files = find_files(paths, problems, warnings)
-    problems.raise_if_any()
-    tokenizer = load_tokenizer(tokenizer_dir)
-    sequences = SequenceStore(spec.sequence_length)
-    for encoded in encode_rows(read_rows(files, spec.format, problems), tokenizer, spec.train_on, problems):
-        if not problems.total:
-            sequences.add(encoded)
-    problems.raise_if_any()
-    samples = sequences.finish()
-    if not len(samples):
-        raise refused("data.path", _nothing_left(sequences), "give rows with an assistant's answer, or text")
-    if tokenizer.eos_id is None and sequences.has_text:
-        warnings.append("the tokenizer has no end-of-text token, so the model does not learn where a text ends")
-    pad_id = _within_model(samples, tokenizer)
-    lengths: list[int] = samples.lengths.tolist()
-    rows = pack(lengths, spec.sequence_length) if spec.packing else one_a_row(len(samples))
+    tokenizer = load_tokenizer(tokenizer_dir, spec.chat_template)
+    cache = TokenCache(cache_dir)
+    samples, facts = _tokenised(spec, paths, tokenizer, cache)
+    train, evaluated = split(samples.digests, spec.eval_fraction)
+    eval_samples, eval_facts = samples, {}
+    if eval_paths:
+        eval_samples, eval_facts = _tokenised(spec, eval_paths, tokenizer, cache)
+        evaluated = np.arange(len(eval_samples))
+    contents = [facts["digest"], eval_facts.get("digest", "")]
+    largest_id = max(facts["largest_id"], eval_facts.get("largest_id", -1))
     return Dataset(
-        samples=samples, origins=sequences.origins(), rows=rows, num_samples=sequences.num_samples,
-        skipped=sequences.skipped.count,
-        warnings=[*warnings, *sequences.warnings()], fingerprint=_fingerprint(spec, samples, tokenizer),
-        sequence_length=spec.sequence_length, pad_id=pad_id, seed=spec.seed,
+        samples=samples, rows=_rows(spec, samples, train),
+        eval_samples=eval_samples, eval_rows=_rows(spec, eval_samples, evaluated),
+        num_samples=facts["num_samples"], skipped=facts["skipped"], num_bad_rows=facts["num_bad_rows"],
+        warnings=[*facts["warnings"], *(f"eval data: {warning}" for warning in eval_facts.get("warnings", []))],
+        fingerprint=fingerprint(spec, tokenizer, contents), sequence_length=spec.sequence_length,
+        pad_id=padding_id(largest_id, tokenizer), seed=spec.seed, shuffle=spec.shuffle,
     )  # fmt: skip
 
 
-@dataclass(slots=True)
-class Places:
-    """How many rows something happened to, and where the first of them are."""
-
-    count: int = 0
-    first: list[str] = field(default_factory=list[str])
-
-    def add(self, row: Row) -> None:
-        """Note one more row."""
-        self.count += 1
-        if len(self.first) < _MOST_NAMED:
-            self.first.append(f"{Path(row.file).name}:{row.line}")
-
-    def __str__(self) -> str:
-        return ", ".join(self.first) + (" and others" if self.count > len(self.first) else "")
+def fingerprint(spec: DataSpec, tokenizer: Tokenizer, contents: Sequence[str]) -> str:
+    """Digest of the options, the tokenizer and the digests of the samples."""
+    options = spec.model_dump(mode="json", exclude={"path", "eval_path", "format"})
+    parts = [options, tokenizer.fingerprint, *contents]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-class SequenceStore:
-    """Cuts rows to sequences: a long text becomes several, a long chat loses its end."""
-
-    def __init__(self, sequence_length: int) -> None:
-        self._length = sequence_length
-        self._store = SampleStore()
-        self._origins = OriginStore()
-        self.num_samples = 0
-        self.has_text = False
-        self.skipped = Places()
-        self.cut = Places()
-
-    def add(self, encoded: Encoded) -> None:
-        """Take one row."""
-        self.num_samples += 1
-        if isinstance(encoded.row, TextRow):
-            self.has_text = True
-            kept = self._add_text(encoded)
-        else:
-            if len(encoded.ids) > self._length:
-                self.cut.add(encoded.row)
-            kept = self._keep(encoded, slice(0, self._length), piece=0)
-        if not kept:
-            self.skipped.add(encoded.row)
-
-    def finish(self) -> Samples:
-        """All sequences. Nothing may be added after."""
-        return self._store.samples()
-
-    def origins(self) -> Origins:
-        """Where each of them came from. Nothing may be added after."""
-        return self._origins.origins()
-
-    def warnings(self) -> list[str]:
-        """What happened to some rows."""
-        found: list[str] = []
-        if self.skipped.count:
-            found.append(
-                f"{self.skipped.count} of {self.num_samples} samples hold no token to train on "
-                f"and are skipped: {self.skipped}"
-            )
-        if self.cut.count:
-            found.append(
-                f"{self.cut.count} of {self.num_samples} samples have more than {self._length} tokens "
-                f"(data.sequence_length) and are cut there: {self.cut}"
-            )
-        return found
-
-    def _add_text(self, encoded: Encoded) -> bool:
-        kept = False
-        for piece, start in enumerate(range(0, len(encoded.ids), self._length), 1):
-            # A last token alone would have nothing before it to be predicted from.
-            begin = start - 1 if start and start == len(encoded.ids) - 1 else start
-            number = piece if len(encoded.ids) > self._length else 0
-            kept |= self._keep(encoded, slice(begin, start + self._length), piece=number)
-        return kept
-
-    def _keep(self, encoded: Encoded, part: slice, *, piece: int) -> bool:
-        kept = self._store.add(encoded.ids[part], encoded.trained[part])
-        if kept:
-            self._origins.add(encoded.row, piece)
-        return kept
-
-
-def _within_model(samples: Samples, tokenizer: Tokenizer) -> int:
+def padding_id(largest_id: int, tokenizer: Tokenizer) -> int:
     """The id to pad with, after a look whether the model has an embedding for each id. Raises DataError."""
     words = tokenizer.model_vocabulary()
     if words is None:
         return tokenizer.pad_id
-    largest = int(samples.ids.max())
-    if largest >= words:
+    if largest_id >= words:
+        token = tokenizer.show([largest_id])[0]
         raise refused(
-            "model.path",
-            f"the tokenizer gives the id {largest} ({tokenizer.show([largest])[0]!r}), but the model knows {words} ids",
+            "model.path", f"the tokenizer gives the id {largest_id} ({token!r}), but the model knows {words} ids",
             "take the tokenizer that belongs to the model, or resize the model's embeddings",
-        )
+        )  # fmt: skip
     # A pad token that was added later often has no embedding; what stands in padding is never looked at.
     return tokenizer.pad_id if tokenizer.pad_id < words else 0
 
 
-def _nothing_left(sequences: SequenceStore) -> str:
-    if not sequences.num_samples:
+def nothing_to_train(tally: Tally) -> str:
+    """Why there is nothing to train on."""
+    if not tally.num_samples:
         return "the files hold no samples"
-    if sequences.cut.count:
-        return (
-            f"none of the {sequences.num_samples} samples has a token to train on; {sequences.cut.count} are cut "
-            "before one by data.sequence_length"
-        )
-    return f"none of the {sequences.num_samples} samples has a token to train on"
+    told = f"none of the {tally.num_samples} samples has a token to train on"
+    cut = tally.cut.total
+    return f"{told}; {cut} are cut before one by data.sequence_length" if cut else told
 
 
-def _fingerprint(spec: DataSpec, samples: Samples, tokenizer: Tokenizer) -> str:
-    options = {
-        "sequence_length": spec.sequence_length,
-        "packing": spec.packing,
-        "train_on": spec.train_on.value,
-        "seed": spec.seed,
-        "tokenizer": tokenizer.fingerprint(),
+def _rows(spec: DataSpec, samples: Samples, chosen: "np.ndarray[Any, np.dtype[np.int64]]") -> Rows:
+    if not spec.packing:
+        return one_a_row(chosen)
+    return pack(chosen, samples.lengths[chosen], spec.sequence_length)
+
+
+def _tokenised(
+    spec: DataSpec, paths: Sequence[Path], tokenizer: Tokenizer, cache: TokenCache
+) -> tuple[Samples, dict[str, Any]]:
+    """Samples and facts of some files, from the cache or made now. Raises DataError."""
+    problems = ProblemList(skip_rows=spec.bad_rows is BadRows.SKIP)
+    files = find_files(paths, problems)
+    problems.raise_if_any()
+    used = {"format", "chat_template", "sequence_length", "train_on", "too_long", "bad_rows"}
+    options = {**spec.model_dump(mode="json", include=used), "tokenizer": tokenizer.fingerprint}
+    return cache.samples(files, options, lambda writer: _tokenise(spec, files, tokenizer, problems, writer))
+
+
+def _tokenise(
+    spec: DataSpec, files: Sequence[Path], tokenizer: Tokenizer, problems: ProblemList, writer: SampleWriter
+) -> dict[str, Any]:
+    """Write the samples of `files`; gives what is to be known of them. Raises DataError."""
+    cutter = Cutter(spec.sequence_length, spec.too_long)
+    rows = RowReader(files, spec.format, problems)
+    for encoded in encode_rows(rows, tokenizer, spec.train_on, problems):
+        for sequence in cutter.cut(encoded):
+            if not problems.found.total:
+                writer.add(sequence)
+    problems.raise_if_any()
+    tally = cutter.tally
+    if not tally.num_used:
+        raise refused("data.path", nothing_to_train(tally), "give rows with an assistant's answer, or text")
+    return {
+        "num_samples": tally.num_samples,
+        "skipped": tally.skipped.total + tally.dropped.total,
+        "num_bad_rows": problems.bad_rows.total,
+        "warnings": _warnings(spec, tokenizer, problems, tally),
+        "digest": writer.digest.hexdigest(),
+        "largest_id": writer.digest.largest_id,
     }
-    digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode())
-    for part in (samples.ids, samples.trained, samples.starts):
-        digest.update(part.tobytes())
-    return digest.hexdigest()
+
+
+def _warnings(spec: DataSpec, tokenizer: Tokenizer, problems: ProblemList, tally: Tally) -> list[str]:
+    found = [problem_text(problem) for problem in problems.warned.listed[:_MOST_WARNINGS]]
+    if problems.warned.total > len(found):
+        found.append(f"and {problems.warned.total - len(found)} more warnings")
+    if problems.bad_rows.total:
+        found.append(f"{_skipped(problems.bad_rows)}")
+    if tokenizer.eos_id is None and tally.has_text:
+        found.append("the tokenizer has no end-of-text token, so the model does not learn where a text ends")
+    return [*found, *tally.warnings(spec.sequence_length)]
+
+
+def _skipped(bad_rows: Findings) -> str:
+    return f"{bad_rows.total} bad rows are skipped (data.bad_rows): {counted(bad_rows)}"

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+_OPEN_SAMPLES = 1 << 16
+"""After so many samples rows are closed: the search for room takes time and memory by their number."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rows:
@@ -21,17 +24,25 @@ class Rows:
         return len(self.starts) - 1
 
 
-def one_a_row(num_samples: int) -> Rows:
+def one_a_row(samples: NDArray[np.int64]) -> Rows:
     """Every sample alone."""
-    return Rows(members=np.arange(num_samples), starts=np.arange(num_samples + 1))
+    return Rows(members=samples, starts=np.arange(len(samples) + 1))
 
 
-def pack(lengths: Sequence[int], capacity: int) -> Rows:
-    """First fit: each sample, in order, goes into the first row with room for it."""
-    rows = np.array(_first_fit(lengths, capacity), dtype=np.int64)
-    members = np.argsort(rows, kind="stable")
-    num_rows = int(rows.max()) + 1 if len(rows) else 0
-    return Rows(members=members, starts=np.searchsorted(rows[members], np.arange(num_rows + 1)))
+def pack(samples: NDArray[np.int64], lengths: NDArray[np.int64], capacity: int) -> Rows:
+    """First fit: each sample, in order, goes into the first row with room for it; rows are closed now and then.
+
+    Shapes: `samples` and `lengths` [samples].
+    """
+    rows = np.empty(len(samples), np.int64)
+    num_rows = 0
+    for start in range(0, len(samples), _OPEN_SAMPLES):
+        part = slice(start, start + _OPEN_SAMPLES)
+        rows[part] = _first_fit(lengths[part].tolist(), capacity)
+        rows[part] += num_rows
+        num_rows = int(rows[part].max()) + 1
+    order = np.argsort(rows, kind="stable")
+    return Rows(members=samples[order], starts=np.searchsorted(rows[order], np.arange(num_rows + 1)))
 
 
 def _first_fit(lengths: Sequence[int], capacity: int) -> list[int]:

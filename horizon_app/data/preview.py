@@ -1,126 +1,175 @@
 """The first samples of some data as a model would see them, and everything that is wrong with the rest."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+import numpy as np
 
+from horizon_app.contracts.data_view import DataFileView, DataPreview, SampleView
 from horizon_app.contracts.problems import FieldProblem
-from horizon_app.contracts.run_spec import DataFormat, TrainOn
-from horizon_app.data.chat import ASSISTANT
-from horizon_app.data.encoding import Encoded, encode_rows
-from horizon_app.data.errors import DataError, ProblemList, refused
+from horizon_app.contracts.run_spec import DataSpec
+from horizon_app.contracts.spec_words import BadRows, TrainOn
+from horizon_app.data.batches import IGNORE
+from horizon_app.data.conversations import ASSISTANT
+from horizon_app.data.dataset import fingerprint, nothing_to_train, padding_id
+from horizon_app.data.encoding import encode_rows
+from horizon_app.data.errors import DataError, ProblemList
 from horizon_app.data.files import find_files
-from horizon_app.data.rows import Row, TextRow, read_rows
+from horizon_app.data.reader import FileReport, RowReader
+from horizon_app.data.rows import ChatRow, PairRow, Row, TextRow
+from horizon_app.data.samples import SampleDigest
+from horizon_app.data.sequences import Cutter, TokenSequence
 from horizon_app.data.tokenizer import Tokenizer, load_tokenizer
 
-_SAMPLES = 3
+MOST_CHARACTERS = 16 << 20
+"""So much of the data is read; of more, a preview shows the beginning."""
+
+_ENCODED_CHARACTERS = 4 << 20
+_SAMPLES = 20
 _TOKENS = 512
-_READABLE = (DataFormat.AUTO, DataFormat.MESSAGES, DataFormat.TEXT)
-
-
-class SampleView(BaseModel):
-    """One sample."""
-
-    model_config = ConfigDict(frozen=True)
-
-    file: str
-    line: int = Field(description="line in that file, counted from 1")
-    tokens: list[tuple[str, bool]] = Field(
-        description="the first tokens as text, each with whether it is trained; whole messages without a tokenizer"
-    )
-    num_tokens: int | None = Field(description="tokens of the whole sample; null without a tokenizer")
-    num_trained: int | None = Field(description="tokens of it that count in the loss; null without a tokenizer")
-
-
-class DataPreview(BaseModel):
-    """What some data files hold."""
-
-    model_config = ConfigDict(frozen=True)
-
-    format: str = Field(description="messages, text, or both joined by a plus sign; empty where there is no row")
-    files: list[str]
-    num_rows: int = Field(description="rows that can be read")
-    samples: list[SampleView]
-    problems: list[FieldProblem]
-    num_problems: int = Field(description="all of them; `problems` lists the first")
-    warnings: list[str]
 
 
 def preview(
-    paths: Sequence[Path], format: DataFormat = DataFormat.AUTO, *, tokenizer_dir: Path | None = None,
-    train_on: TrainOn = TrainOn.COMPLETIONS, most_samples: int = _SAMPLES, most_tokens: int = _TOKENS,
+    paths: Sequence[Path], spec: DataSpec, *, tokenizer_dir: Path | None = None, most_samples: int = _SAMPLES,
+    most_tokens: int = _TOKENS,
 ) -> DataPreview:  # fmt: skip
-    """Read all of `paths`, and show the first samples; problems are told, not raised."""
-    problems = ProblemList()
-    warnings: list[str] = []
-    files: list[Path] = []
-    seen = _Seen()
-    refusals: list[FieldProblem] = []
+    """Read `paths` as `spec` asks, the first 16 MiB at most, and show the first samples; problems are told, not raised.
+
+    Without a tokenizer, or where it can't be loaded, the samples are shown in words.
+    """
+    look = _Look(spec, most_samples, most_tokens)
     try:
-        _require_readable(format)
-        files = find_files(paths, problems, warnings)
-        rows = seen.counted(read_rows(files, format, problems))
-        if tokenizer_dir is None:
-            for row in rows:
-                if len(seen.samples) < most_samples:
-                    seen.samples.append(_words(row, train_on, most_tokens))
-        else:
-            tokenizer = load_tokenizer(tokenizer_dir)
-            for encoded in encode_rows(rows, tokenizer, train_on, problems):
-                seen.num_without_trained += not encoded.trained[1:].any()
-                if len(seen.samples) < most_samples:
-                    seen.samples.append(_tokens(encoded, tokenizer, most_tokens))
+        tokenizer = None if tokenizer_dir is None else load_tokenizer(tokenizer_dir, spec.chat_template)
     except DataError as error:
-        refusals = error.problems
-    if seen.num_without_trained:
-        warnings.append(f"{seen.num_without_trained} of {seen.num_rows} rows hold no token to train on")
-    return DataPreview(
-        format="+".join(sorted(seen.formats)), files=[str(path) for path in files], num_rows=seen.num_rows,
-        samples=seen.samples, problems=[*refusals, *problems.problems], num_problems=len(refusals) + problems.total,
-        warnings=warnings,
+        look.refusals += error.problems
+        tokenizer = None
+    try:
+        look.read(paths, tokenizer)
+    except DataError as error:
+        look.refusals += error.problems
+    return look.result()
+
+
+class _Look:
+    """One look at some data."""
+
+    def __init__(self, spec: DataSpec, most_samples: int, most_tokens: int) -> None:
+        self.refusals: list[FieldProblem] = []
+        self._spec = spec
+        self._most_samples, self._most_tokens = most_samples, most_tokens
+        self._problems = ProblemList(skip_rows=spec.bad_rows is BadRows.SKIP)
+        self._reader = RowReader([], spec.format, self._problems)
+        self._cutter = Cutter(spec.sequence_length, spec.too_long)
+        self._digest = SampleDigest()
+        self._samples: list[SampleView] = []
+        self._sizes = [0, 0, 0]
+        self._fingerprint: str | None = None
+        self._tokenised = False
+
+    def read(self, paths: Sequence[Path], tokenizer: Tokenizer | None) -> None:
+        """Go through the data. Raises DataError where it can't be trained on at all."""
+        files = find_files(paths, self._problems)
+        most = MOST_CHARACTERS if tokenizer is None else _ENCODED_CHARACTERS
+        self._reader = RowReader(files, self._spec.format, self._problems, most_characters=most)
+        if tokenizer is None:
+            for row in self._reader:
+                if len(self._samples) < self._most_samples:
+                    self._samples.append(_in_words(row, self._spec.train_on, self._most_tokens))
+            return
+        self._tokenised = True
+        for encoded in encode_rows(self._reader, tokenizer, self._spec.train_on, self._problems):
+            for sequence in self._cutter.cut(encoded):
+                self._take(sequence, tokenizer)
+        whole = self._reader.complete and not self._problems.found.total
+        if whole and not self._cutter.tally.num_used:
+            self._problems.add(
+                nothing_to_train(self._cutter.tally), fix="give rows with an assistant's answer, or text"
+            )
+        elif whole:
+            padding_id(self._digest.largest_id, tokenizer)
+            self._fingerprint = fingerprint(self._spec, tokenizer, [self._digest.hexdigest(), ""])
+
+    def _take(self, sequence: TokenSequence, tokenizer: Tokenizer) -> None:
+        self._digest.add(sequence)
+        for place, more in enumerate((1, len(sequence.ids), int(np.count_nonzero(sequence.trained)))):
+            self._sizes[place] += more
+        if len(self._samples) < self._most_samples:
+            self._samples.append(_in_tokens(sequence, tokenizer, self._most_tokens))
+
+    def result(self) -> DataPreview:
+        """All that was seen."""
+        tally, problems = self._cutter.tally, self._problems
+        formats = sorted({format for report in self._reader.reports for format in report.formats})
+        no_rows = not self._reader.num_rows and self._reader.complete and not problems.found.total
+        if no_rows and not self.refusals:
+            problems.add("the files hold no rows", fix="name files that hold some")
+        counts = self._sizes if self._tokenised else [None, None, None]
+        return DataPreview(
+            format="+".join(formats), files=[_file(report) for report in self._reader.reports],
+            rows=self._reader.num_rows, bad_rows=problems.bad_rows.total,
+            used=tally.num_used if self._tokenised else None,
+            skipped=tally.skipped.total if self._tokenised else None,
+            dropped=tally.dropped.total if self._tokenised else None,
+            num_sequences=counts[0], num_tokens=counts[1], num_trained_tokens=counts[2],
+            fingerprint=None if self.refusals else self._fingerprint, complete=self._reader.complete,
+            samples=self._samples, errors=[*self.refusals, *problems.found.listed],
+            num_errors=len(self.refusals) + problems.found.total, warnings=self._warnings(),
+        )  # fmt: skip
+
+    def _warnings(self) -> list[FieldProblem]:
+        tally, problems = self._cutter.tally, self._problems
+        skipped = problems.bad_rows.listed if problems.skip_rows else []
+        return [*problems.warned.listed, *skipped, *tally.skipped.listed, *tally.dropped.listed, *tally.cut.listed]
+
+
+def _file(report: FileReport) -> DataFileView:
+    return DataFileView(
+        path=str(report.path), container=report.container, container_reason=report.container_reason,
+        compression=report.compression, formats=report.formats, rows=report.num_rows,
     )  # fmt: skip
 
 
-@dataclass(slots=True)
-class _Seen:
-    """What came by."""
-
-    formats: set[str] = field(default_factory=set[str])
-    num_rows: int = 0
-    num_without_trained: int = 0
-    samples: list[SampleView] = field(default_factory=list[SampleView])
-
-    def counted(self, rows: Iterable[Row]) -> Iterator[Row]:
-        for row in rows:
-            self.num_rows += 1
-            self.formats.add((DataFormat.TEXT if isinstance(row, TextRow) else DataFormat.MESSAGES).value)
-            yield row
-
-
-def _require_readable(format: DataFormat) -> None:
-    if format not in _READABLE:
-        words = ", ".join(known.value for known in _READABLE)
-        raise refused("data.format", f"the format {format.value} is not available yet", f"use one of {words}")
-
-
-def _tokens(encoded: Encoded, tokenizer: Tokenizer, most: int) -> SampleView:
-    trained = encoded.trained.copy()
-    trained[:1] = False  # nothing comes before it that it could be predicted from
+def _in_tokens(sequence: TokenSequence, tokenizer: Tokenizer, most: int) -> SampleView:
+    ids: list[int] = sequence.ids[:most].tolist()
+    trained: list[bool] = sequence.trained[:most].tolist()
+    spans = [[token for token, _ in run] for marked, run in groupby(zip(ids, trained, strict=True), _second) if marked]
     return SampleView(
-        file=encoded.row.file, line=encoded.row.line, num_tokens=len(trained), num_trained=int(trained.sum()),
-        tokens=list(zip(tokenizer.show(encoded.ids[:most].tolist()), trained[:most].tolist(), strict=True)),
+        file=sequence.row.file, line=sequence.row.line, piece=sequence.piece, text=tokenizer.decode(ids), ids=ids,
+        tokens=tokenizer.show(ids), trained=trained,
+        labels=[token if marked else IGNORE for token, marked in zip(ids, trained, strict=True)],
+        trained_spans=[tokenizer.decode(span) for span in spans],
+        num_tokens=len(sequence.ids), num_trained=int(np.count_nonzero(sequence.trained)),
     )  # fmt: skip
 
 
-def _words(row: Row, train_on: TrainOn, most: int) -> SampleView:
+def _second(pair: tuple[int, bool]) -> bool:
+    return pair[1]
+
+
+def _in_words(row: Row, train_on: TrainOn, most: int) -> SampleView:
     """What is known without a tokenizer: whose words they are. A token has four characters, roughly."""
+    parts = [(text[: 4 * most], trained or train_on is TrainOn.ALL) for text, trained in _parts(row) if text]
+    return SampleView(
+        file=row.file, line=row.line, piece=0, text="".join(text for text, _ in parts), ids=[],
+        tokens=[text for text, _ in parts], trained=[trained for _, trained in parts], labels=[],
+        trained_spans=[text for text, trained in parts if trained], num_tokens=None, num_trained=None,
+    )  # fmt: skip
+
+
+def _parts(row: Row) -> Iterable[tuple[str, bool]]:
     if isinstance(row, TextRow):
-        parts = [(row.text[: 4 * most], True)]
-    else:
-        parts: list[tuple[str, bool]] = []
-        for message in row.messages:
-            answers = train_on is TrainOn.ALL or message["role"] == ASSISTANT
-            parts += [(f"{message['role']}: ", False), (message["content"][: 4 * most], answers), ("\n", False)]
-    return SampleView(file=row.file, line=row.line, tokens=parts, num_tokens=None, num_trained=None)
+        return [(row.text, True)]
+    if isinstance(row, PairRow):
+        return [(row.prompt, False), (row.completion, True)]
+    return _turns(row)
+
+
+def _turns(row: ChatRow) -> Iterator[tuple[str, bool]]:
+    for index, message in enumerate(row.messages):
+        answers = message["role"] == ASSISTANT and index >= row.answers_from
+        yield f"{message['role']}: ", False
+        yield message["content"], answers
+        for call in message.get("tool_calls", []):
+            yield f"[{call['function']['name']} {call['function']['arguments']}]", answers
+        yield "\n", False

@@ -1,13 +1,13 @@
 """Batches of rows in an order that the seed decides. Any optimizer step's batch is found without the ones before."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from horizon_app.data.batches import IGNORE, Batch
-from horizon_app.data.origins import Origins
 from horizon_app.data.packing import Rows
 from horizon_app.data.samples import Samples
 
@@ -16,47 +16,48 @@ from horizon_app.data.samples import Samples
 class RowSource:
     """A BatchSource over packed rows.
 
-    Epochs follow each other, each in its own order; a batch that an epoch can't fill takes the rest from the next one.
-    Where all rows are fewer than a batch, each batch is one epoch, filled up with rows that hold only padding.
+    Epochs follow each other, each in an order of its own, or in that of the rows. The last batch of an epoch is filled
+    up with rows that hold only padding: no epoch's rows count in the next one, and none is left out.
     """
 
     samples: Samples
-    origins: Origins
     rows: Rows
     global_batch_size: int
     sequence_length: int
     pad_id: int
     seed: int
+    shuffle: bool
 
     def batches(self, first_step: int) -> Iterator[Batch]:
         """Batches from optimizer step `first_step` (counted from 1) on, without end."""
-        step = first_step
+        steps = steps_of_epoch(len(self.rows), self.global_batch_size)
+        epoch, place = divmod(first_step - 1, steps)
         while True:
-            yield self._batch(self._rows_of_step(step))
-            step += 1
+            order = self._order(epoch)
+            for start in range(place * self.global_batch_size, len(order), self.global_batch_size):
+                rows = order[start : start + self.global_batch_size].tolist()
+                yield self.batch(rows, self.global_batch_size)
+            epoch, place = epoch + 1, 0
 
-    def _rows_of_step(self, step: int) -> list[int]:
-        num_rows, size = len(self.rows), self.global_batch_size
-        if num_rows < size:
-            return [int(row) for row in self._order(step - 1)]
-        chosen: list[int] = []
-        position = (step - 1) * size
-        while len(chosen) < size:
-            epoch, offset = divmod(position + len(chosen), num_rows)
-            part = self._order(epoch)[offset : offset + size - len(chosen)]
-            chosen += [int(row) for row in part]
-        return chosen
+    def in_order(self) -> Iterator[Batch]:
+        """All rows once, in their own order; the last batch is as large as what is left."""
+        for start in range(0, len(self.rows), self.global_batch_size):
+            rows = range(start, min(start + self.global_batch_size, len(self.rows)))
+            yield self.batch(rows, len(rows))
 
     def _order(self, epoch: int) -> NDArray[np.int64]:
+        if not self.shuffle:
+            return np.arange(len(self.rows))
         return np.random.default_rng([self.seed, epoch]).permutation(len(self.rows))
 
-    def _batch(self, rows: list[int]) -> Batch:
-        shape = (self.global_batch_size, self.sequence_length)
+    def batch(self, rows: Sequence[int], size: int) -> Batch:
+        """A batch of some rows, filled up to `size` with rows of padding."""
+        shape = (size, self.sequence_length)
         input_ids = np.full(shape, self.pad_id, dtype=np.int64)
         labels = np.full(shape, IGNORE, dtype=np.int64)
-        position_ids = np.tile(np.arange(self.sequence_length), (self.global_batch_size, 1))
+        position_ids = np.tile(np.arange(self.sequence_length), (size, 1))
         num_samples = 0
-        origins = [""] * self.global_batch_size
+        origins = [""] * size
         for place, row in enumerate(rows):
             members = self.rows.members[self.rows.starts[row] : self.rows.starts[row + 1]]
             filled = 0
@@ -70,8 +71,13 @@ class RowSource:
                 filled = here.stop
             position_ids[place, filled:] = np.arange(self.sequence_length - filled)
             num_samples += len(members)
-            origins[place] = self.origins.of(members.tolist())
+            origins[place] = self.samples.origins(members.tolist())
         return Batch(
             input_ids=input_ids, labels=labels, position_ids=position_ids, num_samples=num_samples,
             origins=tuple(origins),
         )  # fmt: skip
+
+
+def steps_of_epoch(num_rows: int, global_batch_size: int) -> int:
+    """Optimizer steps that pass all rows once."""
+    return max(1, math.ceil(num_rows / global_batch_size))

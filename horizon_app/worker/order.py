@@ -13,12 +13,24 @@ class OrderUnreadable(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DataPaths:
+    """Where the data of a run lies."""
+
+    train: tuple[Path, ...]
+    evaluation: tuple[Path, ...] = ()
+    """Files of the eval data; empty where it has none of its own."""
+    cache_dir: Path
+    """Where tokenised data is kept between runs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RunOrder:
     """One run, with its paths made absolute."""
 
+    run_id: str
     spec: RunSpec
     model_dir: Path
-    data_paths: tuple[Path, ...]
+    data_paths: DataPaths
     disk_dir: Path
     """Where the disk tier's file goes."""
 
@@ -29,10 +41,14 @@ def read_order(run_dir: Path) -> RunOrder:
     try:
         content = json.loads(path.read_bytes())
         spec, model_dir, data_paths = content["spec"], content["model_dir"], content["data_paths"]
-        disk_dir = content["disk_dir"]
+        run_id, disk_dir = content["run_id"], content["disk_dir"]
+        eval_paths, cache_dir = content["eval_paths"], content["cache_dir"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise OrderUnreadable(f"{path.name} can't be read: {type(error).__name__}: {error}") from error
-    return RunOrder(
-        spec=parse_spec(spec), model_dir=Path(model_dir), data_paths=tuple(Path(name) for name in data_paths),
-        disk_dir=Path(disk_dir),
+    places = DataPaths(
+        train=tuple(Path(name) for name in data_paths), evaluation=tuple(Path(name) for name in eval_paths),
+        cache_dir=Path(cache_dir),
     )  # fmt: skip
+    return RunOrder(
+        run_id=run_id, spec=parse_spec(spec), model_dir=Path(model_dir), data_paths=places, disk_dir=Path(disk_dir)
+    )

@@ -9,7 +9,9 @@ from horizon_app.contracts.events import PeakUse
 from horizon_app.contracts.run_spec import DataSpec, RunSpec
 from horizon_app.data.batches import BatchSource
 from horizon_app.engine.telemetry.sink import TelemetrySink
+from horizon_app.worker.checkpoints import Snapshot
 from horizon_app.worker.knob_request import LiveEngine
+from horizon_app.worker.order import DataPaths
 
 
 class TrainingData(Protocol):
@@ -81,8 +83,20 @@ class TrainingEngine(LiveEngine, Protocol):
         """Highest use of each tier until now."""
         ...
 
-    def save_model(self, folder: Path) -> int:
-        """Write a loadable Hugging Face model into `folder`; gives its bytes."""
+    @property
+    def checkpoint_bytes(self) -> int:
+        """Room that a checkpoint takes on disk: an upper estimate."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """Its state between two optimizer steps, to be written beside the training that follows."""
+        ...
+
+    def restore(self, folder: Path) -> int:
+        """Go on from the checkpoint in `folder`, whose model it was built from; gives the optimizer step.
+
+        Raises EngineError.
+        """
         ...
 
     def close(self) -> None:
@@ -94,7 +108,7 @@ class TrainingEngine(LiveEngine, Protocol):
 class Builders:
     """How a session gets its parts."""
 
-    data: Callable[[DataSpec, Sequence[Path], Path], TrainingData]
+    data: Callable[[DataSpec, DataPaths, Path], TrainingData]
     """From the data section, the files and the tokenizer's folder."""
     engine: Callable[[RunSpec, Path, Path, TelemetrySink], TrainingEngine]
     """From the spec, the model's folder, the disk tier's folder and the sink."""
@@ -105,10 +119,12 @@ def real_builders() -> Builders:
     return Builders(data=_load_data, engine=_build_engine)
 
 
-def _load_data(spec: DataSpec, paths: Sequence[Path], tokenizer_dir: Path) -> TrainingData:
+def _load_data(spec: DataSpec, paths: DataPaths, tokenizer_dir: Path) -> TrainingData:
     from horizon_app.data.dataset import load_dataset  # transformers takes seconds
 
-    return load_dataset(spec, paths=list(paths), tokenizer_dir=tokenizer_dir)
+    return load_dataset(
+        spec, paths=paths.train, eval_paths=paths.evaluation, tokenizer_dir=tokenizer_dir, cache_dir=paths.cache_dir
+    )
 
 
 def _build_engine(spec: RunSpec, model_dir: Path, disk_dir: Path, sink: TelemetrySink) -> TrainingEngine:

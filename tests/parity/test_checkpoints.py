@@ -11,9 +11,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, LlamaConf
 
 from horizon_app.engine.errors import WeightsUnusable
 from horizon_app.engine.memory.planes import PlaneName
-from horizon_app.engine.model import weights
+from horizon_app.engine.model.stored_tensors import INDEX, SINGLE, StoredTensors
 from horizon_app.engine.model.tensor_writer import write_tensors
-from horizon_app.engine.training import engine as engine_module
+from horizon_app.engine.training import checkpoint
 from tests.support.engines import least_host_memory, running, train, weights_of
 from tests.support.tiny_models import CONFIGS, VOCABULARY, RandomBatches, write_checkpoint
 
@@ -60,17 +60,20 @@ def test_save_model_loads_in_transformers_with_the_engines_masters(family: str, 
     with running(folder, disk_dir=tmp_path / "disk", offload=offload) as engine:
         assert (PlaneName.MASTER.value in engine.plan_facts["planes_on_disk"]) == paged
         train(engine, SOURCE, 2)
-        written = engine.save_model(saved)
+        written = engine.snapshot().write(saved)
         masters = weights_of(engine)
     loaded = AutoModelForCausalLM.from_pretrained(saved, dtype=torch.float32)
     assert torch.equal(logits_of(loaded), logits_of(with_masters(folder, masters)))
     assert not torch.equal(logits_of(loaded), logits_of(AutoModelForCausalLM.from_pretrained(folder)))
-    assert written == sum(path.stat().st_size for path in saved.iterdir())
+    files = {str(path.relative_to(saved)): path for path in saved.rglob("*") if path.is_file()}
+    assert {name: file.bytes for name, file in written.files.items()} == {
+        name: path.stat().st_size for name, path in files.items()
+    }
     head = loaded.get_output_embeddings()
     assert head is not None
     assert (loaded.get_input_embeddings().weight is head.weight) == TIED[family]
-    names = set(weights.tensor_files(saved))
-    assert names == set(weights.tensor_files(folder)), "the same tensors as the checkpoint it came from"
+    names = set(StoredTensors(saved).tensors)
+    assert names == set(StoredTensors(folder).tensors), "the same tensors as the checkpoint it came from"
 
 
 def test_save_model_that_is_trained_on_goes_on_from_the_same_weights(tmp_path: Path) -> None:
@@ -78,7 +81,7 @@ def test_save_model_that_is_trained_on_goes_on_from_the_same_weights(tmp_path: P
     saved.mkdir()
     with running(folder) as engine:
         train(engine, SOURCE, 2)
-        engine.save_model(saved)
+        engine.snapshot().write(saved)
         masters = weights_of(engine)
     with running(saved) as engine:
         again = weights_of(engine)
@@ -89,13 +92,13 @@ def test_save_model_that_is_trained_on_goes_on_from_the_same_weights(tmp_path: P
 def test_save_model_larger_than_a_shard_is_split_with_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, saved = write_checkpoint("llama", tmp_path / "model"), tmp_path / "saved"
     saved.mkdir()
-    monkeypatch.setattr(engine_module, "write_tensors", partial(write_tensors, shard_bytes=100_000))
+    monkeypatch.setattr(checkpoint, "write_tensors", partial(write_tensors, shard_bytes=100_000))
     with running(folder) as engine:
         masters = weights_of(engine)
-        engine.save_model(saved)
+        engine.snapshot().write(saved)
     shards = sorted(path.name for path in saved.glob("*.safetensors"))
     assert len(shards) > 2
-    assert set(json.loads((saved / weights.INDEX).read_text())["weight_map"].values()) == set(shards)
+    assert set(json.loads((saved / INDEX).read_text())["weight_map"].values()) == set(shards)
     loaded = AutoModelForCausalLM.from_pretrained(saved, dtype=torch.float32).state_dict()
     assert all(torch.equal(loaded[name], master) for name, master in masters.items())
     with running(saved) as engine:
@@ -108,7 +111,7 @@ def test_save_model_of_a_bf16_checkpoint_stays_bf16(tmp_path: Path) -> None:
     AutoModelForCausalLM.from_config(CONFIGS["llama"](), dtype=torch.bfloat16).save_pretrained(folder)
     with running(folder) as engine:
         train(engine, SOURCE, 1)
-        engine.save_model(saved)
+        engine.snapshot().write(saved)
         masters = weights_of(engine)
     loaded = AutoModelForCausalLM.from_pretrained(saved, dtype="auto")
     assert loaded.dtype is torch.bfloat16
@@ -147,7 +150,7 @@ def test_weights_that_are_missing_are_refused_by_name(tmp_path: Path) -> None:
 def test_weights_that_can_not_be_read_are_refused_with_the_path(tmp_path: Path, content: bytes | None) -> None:
     CONFIGS["llama"]().save_pretrained(tmp_path)
     if content is not None:
-        (tmp_path / weights.SINGLE).write_bytes(content)
+        (tmp_path / SINGLE).write_bytes(content)
     with pytest.raises(WeightsUnusable, match=str(tmp_path)), running(tmp_path):
         pass
 

@@ -1,16 +1,20 @@
 """Data and an engine without torch: every step takes a set time, the loss falls by rule, a model is two small files."""
 
+import hashlib
+import json
 import math
 import os
+import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from horizon_app.contracts.checkpoints import STATE, CheckpointFile
 from horizon_app.contracts.events import PeakUse
 from horizon_app.contracts.problems import FieldProblem
 from horizon_app.contracts.residency import (
@@ -27,6 +31,7 @@ from horizon_app.data.batches import Batch, BatchSource
 from horizon_app.data.errors import DataError
 from horizon_app.engine.errors import EngineError
 from horizon_app.engine.telemetry.sink import TelemetrySink
+from horizon_app.worker.order import DataPaths
 from horizon_app.worker.parts import Builders
 
 NUM_BLOCKS = 10
@@ -65,12 +70,13 @@ class FakeEngine:
     """Calls `before_step(step)` and then the sink, once a step, as the real engine does."""
 
     def __init__(
-        self, sink: TelemetrySink, before_step: Callable[[int], None], save: Callable[[Path], int] | None = None
+        self, sink: TelemetrySink, before_step: Callable[[int], None], save: Callable[[Path], None] | None = None
     ) -> None:
         self._sink = sink
         self._before_step = before_step
         self._save = save or write_fake_model
         self._steps = 0
+        self.evaluates = False
         self.closed = threading.Event()
         self.requests: list[tuple[int | Literal["auto"] | None, int | None, Policy | None]] = []
         self.plan_facts: Mapping[str, Any] = {"param_block_size": 4096, "max_gpu_blocks": NUM_SLOTS}
@@ -80,14 +86,14 @@ class FakeEngine:
     ) -> int:
         self._sink.layout(fake_layout())
         batches = source.batches(1)
-        for step in range(1, total_steps + 1):
+        for step in range(self._steps + 1, total_steps + 1):
             if should_stop():
                 break
             next(batches)
             self._before_step(step)
             if self._sink.wants_residency():
                 self._sink.residency(fake_frame(step))
-            self._sink.metrics(step, fake_metrics(step))
+            self._sink.metrics(step, fake_metrics(step) | ({"eval/loss": float(step)} if self.evaluates else {}))
             self._steps = step
             on_step(step)
         return self._steps
@@ -107,18 +113,60 @@ class FakeEngine:
     def peaks(self) -> PeakUse:
         return PeakUse(device_blocks=NUM_SLOTS, device_bytes=NUM_SLOTS * 4096, host_bytes=NUM_BLOCKS * 4096 * 7)
 
-    def save_model(self, folder: Path) -> int:
-        return self._save(folder)
+    checkpoint_bytes = 66
+
+    def snapshot(self) -> "FakeSnapshot":
+        return FakeSnapshot(self._save, self._steps)
+
+    def restore(self, folder: Path) -> int:
+        self._steps = int((folder / STATE).read_text())
+        return self._steps
 
     def close(self) -> None:
         self.closed.set()
 
 
-def write_fake_model(folder: Path) -> int:
-    """Two files in the place of a model; gives their bytes."""
-    (folder / "config.json").write_text("{}")
-    (folder / "model.safetensors").write_bytes(bytes(64))
-    return 66
+def write_fake_model(folder: Path) -> None:
+    """The outside of a model, with 4 KiB of weights."""
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"]}))
+    (folder / "tokenizer.json").write_text("{}")
+    header = b'{"w":{"dtype":"F32","shape":[1024],"data_offsets":[0,4096]}}'
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4096))
+
+
+def save_that_hangs(folder: Path) -> None:
+    """Stops in the middle of step 6, once."""
+    write_fake_model(folder)
+    hung = folder.parent.parent / "hung"
+    if folder.name == ".6.partial" and not hung.exists():
+        hung.touch()
+        (folder / "half").write_bytes(bytes(100))
+        threading.Event().wait()
+
+
+@dataclass
+class FakeSnapshot:
+    """Writes what `save` writes, and the step."""
+
+    save: Callable[[Path], None]
+    step: int
+    num_bytes: int = 66
+    nonfinite: dict[str, int] = field(default_factory=dict)
+    released: bool = False
+
+    def write(self, folder: Path) -> "FakeSnapshot":
+        self.save(folder)
+        (folder / STATE).write_text(str(self.step))
+        self.files = {path.name: _file(path) for path in folder.iterdir()}
+        return self
+
+    def release(self) -> None:
+        self.released = True
+
+
+def _file(path: Path) -> CheckpointFile:
+    content = path.read_bytes()
+    return CheckpointFile(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
 def fake_metrics(step: int) -> dict[str, float]:
@@ -155,23 +203,25 @@ def fake_frame(step: int) -> bytes:
     return encode_frame(header, {MapId.DEVICE_WEIGHT: states, MapId.DEVICE_GRAD: states, MapId.HOST: states})
 
 
-def fake_data(spec: DataSpec, paths: Sequence[Path], tokenizer_dir: Path) -> FakeData:
+def fake_data(spec: DataSpec, paths: DataPaths, tokenizer_dir: Path) -> FakeData:
     """Four sequences, or what bad data raises where the file is called broken.txt."""
-    if any(path.name == "broken.txt" for path in paths):
+    if any(path.name == "broken.txt" for path in paths.train):
         problem = FieldProblem(field="data.path", message="not UTF-8 at byte 17", file="broken.txt", line=3)
         raise DataError([problem])
     return FakeData()
 
 
 def fake_builders(
-    before_step: Callable[[int], None] = lambda step: None, save: Callable[[Path], int] | None = None
+    before_step: Callable[[int], None] = lambda step: None, save: Callable[[Path], None] | None = None
 ) -> Builders:
     """Builders whose engine calls `before_step`; a model folder called broken can't be built."""
 
     def build(spec: RunSpec, model_dir: Path, disk_dir: Path, sink: TelemetrySink) -> FakeEngine:
         if model_dir.name == "broken":
             raise EngineError("the model in broken has 3 layers of 0 parameters")
-        return FakeEngine(sink, before_step, save)
+        engine = FakeEngine(sink, before_step, save_that_hangs if "the save of step 6 hangs" in spec.notes else save)
+        engine.evaluates = "the eval loss rises" in spec.notes
+        return engine
 
     return Builders(data=fake_data, engine=build)
 

@@ -18,6 +18,8 @@ def make_run_folder(run_dir: Path, *, model: str = "model", data: str = "corpus.
         "spec": spec,
         "model_dir": str(run_dir.parent / model),
         "data_paths": [str(run_dir.parent / data)],
+        "eval_paths": [],
+        "cache_dir": str(run_dir.parent / "cache"),
         "base_dir": str(run_dir.parent),
         "disk_dir": str(run_dir),
     }

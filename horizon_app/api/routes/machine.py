@@ -1,15 +1,18 @@
 """The machine, its models and data, the spec's schema, liveness, the example."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 import horizon_app
 from horizon_app.api.deps import Past, Station
+from horizon_app.api.schemas import PreviewQuery
+from horizon_app.contracts.data_view import DataPreview
 from horizon_app.contracts.machine_view import DatasetsAnswer, ExampleAnswer, Health, ModelsAnswer, SystemAnswer
 from horizon_app.contracts.problems import Problem
 from horizon_app.contracts.run_spec import spec_schema
 from horizon_app.control.catalog import list_datasets, list_models
+from horizon_app.control.data_preview import preview_for_client
 from horizon_app.control.example import write_example
 
 router = APIRouter(tags=["machine"])
@@ -38,6 +41,14 @@ def models(station: Station) -> ModelsAnswer:
 def datasets(station: Station) -> DatasetsAnswer:
     """The data files in the home folder and the allowed folders."""
     return list_datasets(station.settings)
+
+
+@router.get("/datasets/preview", responses={422: {"model": Problem}, 500: {"model": Problem}})
+def dataset_preview(station: Station, asked: Annotated[PreviewQuery, Query()]) -> DataPreview:
+    """The first samples of some data as a model would see them, and what is wrong with the rest."""
+    options = asked.model_dump(exclude={"path", "tokenizer", "samples"}, exclude_none=True)
+    data = {"path": asked.path, **options}
+    return preview_for_client(station.settings, data, asked.tokenizer, most_samples=asked.samples)
 
 
 @router.get("/spec/schema")

@@ -61,11 +61,6 @@ class HostPool:
         """Bytes of host memory that all planes take."""
         return sum(plane.num_bytes for plane in self._distinct)
 
-    @property
-    def disk_bytes(self) -> int:
-        """Bytes of the disk tier's file."""
-        return 0 if self.store is None else self.store.file_bytes
-
     def block(self, name: PlaneName, block: Block) -> HostSpan:
         """A block on one plane."""
         return HostSpan(self.planes[name], block.index, 0, block.numel)

@@ -16,11 +16,12 @@ from typing import Any
 import torch
 
 from horizon_app.engine.errors import WeightsUnusable
+from horizon_app.engine.model.companions import read_companions
 from horizon_app.engine.model.discovery import build_meta, discover, load_config, stage_parameters
 from horizon_app.engine.model.new_folder import appearing
 from horizon_app.engine.model.stored_tensors import INDEX, SINGLE, StoredTensors
 from horizon_app.engine.model.tensor_writer import TensorEntry, write_tensors
-from horizon_app.engine.model.weights import copy_companions, plan_weights
+from horizon_app.engine.model.weights import plan_weights
 
 PICKLED = (".bin", ".pt", ".pth", ".ckpt")
 GGUF = ".gguf"
@@ -75,7 +76,8 @@ def import_weights(
     where the folder is no model that can be trained, and OSError.
     """
     with appearing(out) as folder:
-        copy_companions(source.folder, folder)
+        for name, content in read_companions(source.folder).items():
+            (folder / name).write_bytes(content)
         if dtype is not None:
             _note_dtype(folder / "config.json", dtype)
         names = ", ".join(path.name for path in source.files[:3])

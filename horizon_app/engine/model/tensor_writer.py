@@ -5,10 +5,10 @@ safetensors' own `save_file` wants all tensors of a file in memory, and leaves a
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import torch
 
@@ -28,7 +28,8 @@ class TensorEntry:
     name: str
     dtype: torch.dtype
     shape: tuple[int, ...]
-    read: Callable[[], torch.Tensor]
+    read: Callable[[], torch.Tensor | Iterable[torch.Tensor]]
+    """The whole tensor, or its elements in pieces of any shape, in order: then at most a piece is in memory."""
 
     @property
     def num_bytes(self) -> int:
@@ -109,14 +110,18 @@ def _header(entries: Sequence[TensorEntry]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-def _write_tensor(file: BinaryIO, entry: TensorEntry, hash_part: Callable[[memoryview], None]) -> int:
-    tensor = entry.read()
-    if tensor.dtype is not entry.dtype or tuple(tensor.shape) != entry.shape:
-        raise AssertionError(
-            f"{entry.name} was announced as {entry.dtype} {list(entry.shape)} and is {tensor.dtype} "
-            f"{list(tensor.shape)}"
-        )
-    content = memoryview(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    hash_part(content)
-    file.write(content)
-    return content.nbytes
+def _write_tensor(file: BinaryIO, entry: TensorEntry, hash_part: Callable[[Any], None]) -> int:
+    found = entry.read()
+    if isinstance(found, torch.Tensor) and tuple(found.shape) != entry.shape:
+        raise AssertionError(f"{entry.name} was announced with shape {entry.shape} and has {tuple(found.shape)}")
+    written = 0
+    for piece in [found] if isinstance(found, torch.Tensor) else found:
+        if piece.dtype is not entry.dtype:
+            raise AssertionError(f"{entry.name} was announced as {entry.dtype} and is {piece.dtype}")
+        content: Any = piece.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        hash_part(content)
+        file.write(content)
+        written += content.nbytes
+    if written != entry.num_bytes:
+        raise AssertionError(f"{entry.name} was announced with {entry.num_bytes} bytes and has {written}")
+    return written

@@ -3,7 +3,6 @@
 Never holds the model twice, nor a whole tensor where its rows can be taken one after the other.
 """
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,6 @@ PIECE_BYTES = 16 << 20
 """Bytes of a stored tensor that are copied at a time."""
 LISTED = 5
 """Tensors that a refusal names, of each kind of fault."""
-KEPT_SUFFIXES = {".json", ".txt", ".model", ".jinja", ".tiktoken"}
 
 
 class Write(Protocol):
@@ -86,16 +84,6 @@ def refuse_quantised(config: PretrainedConfig) -> None:
             f"config.json has a quantization_config (quant_method {method}): the weights are quantised, and only "
             "floating-point ones are trained; take the model's unquantised checkpoint"
         )
-
-
-def copy_companions(model_dir: Path, folder: Path) -> int:
-    """Copy what belongs to a checkpoint besides weights: config, tokenizer, templates. Answers the bytes copied."""
-    copied = 0
-    for path in sorted(model_dir.iterdir()):
-        if path.is_file() and path.suffix in KEPT_SUFFIXES and not path.name.endswith(".index.json"):
-            shutil.copyfile(path, folder / path.name)
-            copied += path.stat().st_size
-    return copied
 
 
 def _values(plan: WeightPlan, assembly: Assembly) -> Iterator[tuple[str, torch.Tensor, int]]:

@@ -87,7 +87,11 @@ def assemble(
     door.target = access = DeviceAccess(streamer, gather)
     updates = _updates(config, partition, pool, table, model, trained)
     streamer.gate = updates
-    inputs = HostInputs(backend, partition.block_numel, host.new_plane) if sizes.host_inputs else HeldInputs()
+    inputs = (
+        HostInputs(backend, partition.block_numel, sizes.inputs, host.new_input_plane)
+        if sizes.host_inputs
+        else HeldInputs()
+    )
     passes = StagePasses(
         PassParts(
             partition=partition, pool=pool, model=model, streamer=streamer, gather=gather, inputs=inputs,
@@ -101,7 +105,6 @@ def assemble(
         StepParts(
             partition=partition, pool=pool, model=model, streamer=streamer, gather=gather, passes=passes,
             inputs=inputs, updates=updates, loss_scale=loss_scale, orders=orders, recompute=sizes.recompute,
-            chunk_tokens=sizes.chunk_tokens,
             order=config.order, max_grad_norm=config.max_grad_norm,
         )
     )  # fmt: skip

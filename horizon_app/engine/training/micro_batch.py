@@ -35,6 +35,11 @@ class MicroBatch:
     router_gradients: dict[int, list[torch.Tensor]] = field(default_factory=dict[int, list[torch.Tensor]])
     finite_S: torch.Tensor | None = None  # [S] bool: whether the sequence reached the head without NaN
 
+    @property
+    def num_sequences(self) -> int:
+        """Sequences."""
+        return int(self.input_ids.shape[0])
+
 
 def packs_samples(batch: Batch) -> bool:
     """Whether a sequence holds more than one sample that is trained on."""

@@ -116,6 +116,10 @@ class StagePasses:
 
     # -- the loss
 
+    def head_chunks(self, m: MicroBatch) -> int:
+        """How many times the head's weights are asked for."""
+        return math.ceil(m.targets.numel() / self._p.chunk_tokens)
+
     def head(self, group: Group, *, last: bool) -> list[torch.Tensor]:
         """Final norm, LM head and loss of each micro-batch (a sum, fp64), with the gradient of what fed them.
 

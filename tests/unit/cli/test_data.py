@@ -17,7 +17,9 @@ def write(path: Path, *lines: str) -> str:
 
 def test_data_preview_has_exactly_its_frozen_options() -> None:
     command = get_command(app).commands["data"].commands["preview"]  # type: ignore[attr-defined]
-    assert [option.opts[-1] for option in command.params] == ["path", "--format", "--tokenizer", "--json"]
+    assert [option.opts[-1] for option in command.params] == [
+        "paths", "--format", "--tokenizer", "--set", "--samples", "--json",
+    ]  # fmt: skip
 
 
 def test_data_preview_marks_what_is_trained_and_hands_the_terminal_no_control_character(tmp_path: Path) -> None:
@@ -41,11 +43,30 @@ def test_data_preview_as_json_prints_one_object_even_with_problems(tmp_path: Pat
     result = runner.invoke(app, ["data", "preview", path, "--json"])
     body = json.loads(result.stdout)
     assert result.exit_code == 1
-    assert (body["format"], body["num_rows"], body["num_problems"]) == ("messages", 1, 1)
-    assert body["samples"][0]["tokens"][-2] == ["b\u001b[31m.", True]
+    assert (body["format"], body["rows"], body["num_errors"]) == ("messages", 1, 1)
+    assert body["samples"][0]["trained_spans"] == ["b\u001b[31m."]
 
 
 def test_data_preview_of_an_unknown_format_names_the_known_ones(tmp_path: Path) -> None:
     result = runner.invoke(app, ["data", "preview", write(tmp_path / "a.txt", "x"), "--format", "csv"])
     assert result.exit_code == 2
     assert "messages" in result.stderr
+
+
+def test_data_preview_takes_keys_of_the_data_section_and_several_files(tmp_path: Path) -> None:
+    one, two = (write(tmp_path / name, '{"text": "a"}', "{") for name in ("a.jsonl", "b.jsonl"))
+    result = runner.invoke(app, ["data", "preview", one, two, "--set", "bad_rows=skip", "--json"])
+    body = json.loads(result.stdout)
+    assert (result.exit_code, body["rows"], body["bad_rows"], len(body["files"])) == (0, 2, 2, 2)
+    unknown = runner.invoke(app, ["data", "preview", one, "--set", "bad_row=skip"])
+    assert unknown.exit_code == 2
+    assert "did you mean data.bad_rows?" in unknown.stderr
+
+
+def test_data_preview_with_a_tokenizer_that_is_not_there_still_tells_the_rows(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", json.dumps(CHAT))
+    result = runner.invoke(app, ["data", "preview", path, "--tokenizer", str(tmp_path / "gone")])
+    assert result.exit_code == 1
+    assert "messages rows: 1 in 1 files" in result.stdout
+    assert "no rows" not in result.stdout
+    assert "there is no folder" in result.stderr

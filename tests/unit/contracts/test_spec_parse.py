@@ -61,7 +61,7 @@ def test_unknown_keys_name_the_nearest_one_also_in_another_section() -> None:
     [
         ("compression", "gradients", "one_bit"), ("compression", "parameters", "delta"),
         ("compression", "activations", "int8"), ("compute", "fuse_linears", True), ("compute", "cuda_graphs", True),
-        ("compute", "cpu_layers", 5.0), ("data", "format", "alpaca"), ("evaluation", "every", 7),
+        ("compute", "cpu_layers", 5.0), ("evaluation", "every", 7),
         ("samples", "every", 10),
     ],
 )  # fmt: skip
@@ -157,3 +157,9 @@ def test_schema_of_a_number_or_a_word_tells_both() -> None:
     scale = sections["PrecisionSpec"]["properties"]["loss_scale"]["anyOf"]
     assert window == [{"type": "string", "const": "auto"}, {"type": "integer", "minimum": 0, "maximum": 64}]
     assert scale == [{"type": "string", "const": "dynamic"}, {"type": "number", "exclusiveMinimum": 0}]
+
+
+def test_eval_data_is_named_once() -> None:
+    sections = {**LEAST, "data": {"path": "d", "eval_path": ["e", "f"], "eval_fraction": 0.1}}
+    assert "both given" in refused(**sections)["data"][0]
+    assert "no file named" in refused(**{**LEAST, "data": {"path": "d", "eval_path": []}})["data.eval_path"][0]

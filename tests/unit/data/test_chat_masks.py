@@ -54,7 +54,7 @@ def encode(
 def trained_text(folder: Path, messages: list[dict[str, Any]], train_on: TrainOn = TrainOn.COMPLETIONS) -> list[str]:
     """The text of every run of trained tokens."""
     tokenizer, encoded, problems = encode(folder, messages, train_on)
-    assert problems.problems == []
+    assert problems.found.listed == []
     assert encoded is not None
     borders = np.flatnonzero(np.diff(np.concatenate([[0], encoded.trained.astype(np.int8), [0]])))
     runs = [encoded.ids[a:b].tolist() for a, b in zip(borders[::2], borders[1::2], strict=True)]
@@ -98,14 +98,14 @@ def test_beginning_of_text_mark_of_a_template_is_not_doubled(template: str, make
 def test_template_whose_beginnings_change_is_refused_with_the_reason(make_tokenizer: MakeTokenizer) -> None:
     _, encoded, problems = encode(make_tokenizer(COUNTING), TURNS)
     assert encoded is None
-    (problem,) = problems.problems
+    (problem,) = problems.found.listed
     assert (problem.file, problem.line) == ("a.jsonl", 7)
     assert "unlike in the whole chat" in problem.message
     assert "train_on" in problem.fix
 
 
 def test_template_whose_beginnings_change_serves_where_all_is_trained(make_tokenizer: MakeTokenizer) -> None:
-    (text,) = trained_text(make_tokenizer(COUNTING), TURNS[:3], TrainOn.ALL)
+    (text,) = trained_text(make_tokenizer(COUNTING, bos=False), TURNS[:3], TrainOn.ALL)
     assert text.startswith("3<|im_start|>system")
     assert text.endswith("<|im_end|>\n")
 
@@ -114,14 +114,15 @@ def test_row_that_the_template_refuses_is_named_with_its_words(make_tokenizer: M
     template = "{{ raise_exception('roles must alternate') }}" + CHATML
     _, encoded, problems = encode(make_tokenizer(template), TURNS)
     assert encoded is None
-    assert "roles must alternate" in problems.problems[0].message
-    assert problems.problems[0].line == 7
+    assert "roles must alternate" in problems.found.listed[0].message
+    assert problems.found.listed[0].line == 7
 
 
 def test_tokenizer_without_a_template_is_refused_with_the_fix(make_tokenizer: MakeTokenizer) -> None:
     with pytest.raises(DataError, match="no chat template") as caught:
         encode(make_tokenizer(None), TURNS)
-    assert "chat_template.jinja" in caught.value.problems[0].fix
+    assert caught.value.problems[0].field == "data.chat_template"
+    assert "chatml, llama3, gemma, alpaca" in caught.value.problems[0].fix
 
 
 def test_chat_that_the_assistant_opens_is_trained_from_its_first_word(make_tokenizer: MakeTokenizer) -> None:

@@ -15,7 +15,7 @@ from tests.unit.data.conftest import MakeTokenizer, WriteRows
 
 def load(path: Path, tokenizer: Path, **options: Any) -> Dataset:
     spec = DataSpec.model_validate({"path": str(path), "sequence_length": 32, **options})
-    return load_dataset(spec, paths=[path], tokenizer_dir=tokenizer)
+    return load_dataset(spec, paths=[path], tokenizer_dir=tokenizer, cache_dir=tokenizer / "cache")
 
 
 def chat(answer: str, question: str = "q") -> dict[str, Any]:
@@ -194,9 +194,12 @@ def test_epochs_show_every_row_once_in_an_order_of_their_own(
 ) -> None:
     dataset = load(write_rows(*({"text": f"row {n:02}"} for n in range(10))), make_tokenizer(), packing=False)
     assert dataset.steps_of_epochs(1, 4) == 3
-    assert dataset.steps_of_epochs(2, 4) == 5  # 20 rows
+    assert dataset.steps_of_epochs(2, 4) == 6
     assert dataset.steps_of_epochs(0.01, 4) == 1
-    rows = [row for step in ids_by_step(dataset, 4, 5) for row in step]  # 20 rows: 2 epochs of 10
+    steps = ids_by_step(dataset, 4, 6)
+    padding = [2] * 32
+    assert [step.count(padding) for step in steps] == [0, 0, 2, 0, 0, 2]
+    rows = [row for step in steps for row in step if row != padding]
     epochs = [rows[:10], rows[10:]]
     assert sorted(epochs[0]) == sorted(epochs[1])
     assert len({tuple(row) for row in epochs[0]}) == 10
@@ -226,3 +229,91 @@ def test_set_smaller_than_a_batch_fills_it(make_tokenizer: MakeTokenizer, write_
     assert found.num_trained_tokens == dataset.num_trained_tokens
     assert dataset.steps_of_epochs(1, 5) == 1
     assert dataset.steps_of_epochs(3, 5) == 3
+
+
+def test_order_without_shuffle_is_that_of_the_file_in_every_epoch(
+    make_tokenizer: MakeTokenizer, write_rows: WriteRows
+) -> None:
+    rows = write_rows(*({"text": f"row {n:02}"} for n in range(7)))
+    dataset = load(rows, make_tokenizer(), packing=False, shuffle=False)
+    batches = dataset.source(4).batches(1)
+    told = [[origin for origin in next(batches).origins if origin] for _ in range(4)]
+    lines = [[f"rows.jsonl line {n}" for n in part] for part in ((1, 2, 3, 4), (5, 6, 7))]
+    assert told == lines * 2
+
+
+def test_prompt_and_completion_are_encoded_apart_and_only_the_completion_is_trained(
+    make_tokenizer: MakeTokenizer, write_rows: WriteRows
+) -> None:
+    dataset = load(write_rows({"prompt": "ab", "completion": "c"}), make_tokenizer(None))
+    found = batch(dataset, 1)
+    assert found.input_ids[0, 0] == 0
+    assert found.labels[0, :6].tolist() == [IGNORE, IGNORE, IGNORE, found.input_ids[0, 3], 1, IGNORE]
+
+
+def test_long_chats_are_dropped_and_counted_where_asked(make_tokenizer: MakeTokenizer, write_rows: WriteRows) -> None:
+    rows = write_rows(chat("yes" * 30), chat("y", ""))
+    dataset = load(rows, make_tokenizer(), sequence_length=60, too_long="drop")
+    assert (dataset.skipped, len(dataset.samples)) == (1, 1)
+    assert any("are dropped (data.too_long): rows.jsonl:1" in warning for warning in dataset.warnings)
+
+
+def test_bad_rows_are_skipped_counted_and_named_where_asked(
+    make_tokenizer: MakeTokenizer, write_rows: WriteRows
+) -> None:
+    rows = write_rows({"text": "a"}, {"text": 1}, {"text": "b"}, ["text"])
+    dataset = load(rows, make_tokenizer(), bad_rows="skip")
+    assert (dataset.num_samples, dataset.num_bad_rows) == (2, 2)
+    assert any("2 bad rows are skipped (data.bad_rows): rows.jsonl:2, rows.jsonl:4" in w for w in dataset.warnings)
+
+
+def eval_origins(dataset: Dataset) -> set[str]:
+    return {origin for found in dataset.eval_batches(3) for origin in found.origins}
+
+
+def test_eval_fraction_keeps_the_same_samples_whatever_seed_order_and_template(
+    make_tokenizer: MakeTokenizer, tmp_path: Path
+) -> None:
+    texts = [chat(f"answer {n}") for n in range(200)]
+    folder = make_tokenizer()
+
+    def kept(rows: list[dict[str, Any]], **options: Any) -> set[str]:
+        path = tmp_path / "rows.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        dataset = load(path, folder, packing=False, sequence_length=64, eval_fraction=0.2, **options)
+        assert dataset.num_sequences + dataset.num_eval_sequences == len(rows)
+        lines = {int(origin.split()[-1]) for origin in eval_origins(dataset)}
+        return {rows[line - 1]["messages"][1]["content"] for line in lines}
+
+    first = kept(texts)
+    assert 20 <= len(first) <= 60
+    assert kept(list(reversed(texts)), seed=5) == first
+    assert kept(texts, chat_template="alpaca") == first
+    assert kept(texts[:100]) == first & {row["messages"][1]["content"] for row in texts[:100]}
+
+
+def test_duplicates_fall_on_one_side_and_each_side_has_a_sample(
+    make_tokenizer: MakeTokenizer, write_rows: WriteRows
+) -> None:
+    rows = write_rows(*[{"text": "one"}, {"text": "two"}] * 3)
+    for fraction in (0.001, 0.999):
+        dataset = load(rows, make_tokenizer(), packing=False, eval_fraction=fraction)
+        assert (dataset.num_sequences, dataset.num_eval_sequences) == (3, 3)
+        assert len(eval_origins(dataset)) == 3
+    with pytest.raises(DataError, match="all samples are the same"):
+        load(write_rows(*[{"text": "one"}] * 3), make_tokenizer(), eval_fraction=0.5)
+
+
+def test_eval_data_of_its_own_is_given_once_in_order_and_never_trained(
+    make_tokenizer: MakeTokenizer, write_rows: WriteRows
+) -> None:
+    rows = write_rows(*({"text": f"t{n}"} for n in range(4)), name="train.jsonl")
+    own = write_rows(*({"text": f"e{n}"} for n in range(5)), name="eval.jsonl")
+    folder = make_tokenizer()
+    spec = DataSpec(path=str(rows), eval_path=str(own), sequence_length=32, packing=False)
+    dataset = load_dataset(spec, paths=[rows], eval_paths=[own], tokenizer_dir=folder, cache_dir=folder / "cache")
+    batches = list(dataset.eval_batches(2))
+    assert [len(found.input_ids) for found in batches] == [2, 2, 1]
+    assert [origin for found in batches for origin in found.origins] == [f"eval.jsonl line {n}" for n in range(1, 6)]
+    assert set(batch(dataset, 4).origins) == {f"train.jsonl line {n}" for n in range(1, 5)}
+    assert dataset.fingerprint != load(rows, folder, packing=False).fingerprint

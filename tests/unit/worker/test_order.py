@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from horizon_app.contracts.problems import SpecRefused
-from horizon_app.worker.order import OrderUnreadable, read_order
+from horizon_app.worker.order import DataPaths, OrderUnreadable, read_order
 from tests.support.run_folders import make_run_folder
 
 
@@ -12,7 +12,7 @@ def test_order_when_whole_gives_spec_and_absolute_paths(tmp_path: Path) -> None:
     order = read_order(make_run_folder(tmp_path / "run", training={"optimizer_steps": 3}))
     assert order.spec.training.optimizer_steps == 3
     assert order.model_dir == tmp_path / "model"
-    assert order.data_paths == (tmp_path / "corpus.txt",)
+    assert order.data_paths == DataPaths(train=(tmp_path / "corpus.txt",), cache_dir=tmp_path / "cache")
     assert order.disk_dir == tmp_path / "run"
 
 

@@ -5,6 +5,7 @@ import json
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -83,7 +84,22 @@ def test_files_get_the_permissions_that_any_new_file_gets(tmp_path: Path) -> Non
     assert set(modes.values()) == {modes["other"]}
 
 
-def test_tensor_other_than_announced_is_named(tmp_path: Path) -> None:
-    wrong = TensorEntry(name="w", dtype=torch.float32, shape=(2,), read=lambda: torch.zeros(3))
-    with pytest.raises(AssertionError, match=r"w was announced as torch.float32 \[2\] and is torch.float32 \[3\]"):
-        write_tensors(tmp_path, [wrong], shard_bytes=1 << 20)
+def test_tensor_in_pieces_is_written_as_one(tmp_path: Path) -> None:
+    whole = torch.arange(12.0).view(3, 4)
+    pieces = TensorEntry(name="w", dtype=whole.dtype, shape=(3, 4), read=lambda: iter([whole[0], whole[1:]]))
+    write_tensors(tmp_path, [pieces, entry("after", torch.ones(2))])
+    assert_same(load_file(tmp_path / "model.safetensors"), {"w": whole, "after": torch.ones(2)})
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (torch.zeros(3), r"w was announced with shape \(2,\) and has \(3,\)"),
+        (torch.zeros(2).half(), "w was announced as torch.float32 and is torch.float16"),
+        ([torch.zeros(1)], "w was announced with 8 bytes and has 4"),
+    ],
+)
+def test_tensor_other_than_announced_is_named(content: Any, says: str, tmp_path: Path) -> None:
+    wrong = TensorEntry(name="w", dtype=torch.float32, shape=(2,), read=lambda: content)
+    with pytest.raises(AssertionError, match=says):
+        write_tensors(tmp_path, [wrong])

@@ -1,0 +1,43 @@
+"""Rows of a Parquet file, some hundred at a time. A null inside of a nested value is a field that the row has not."""
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+from horizon_app.data.errors import BadRow
+from horizon_app.data.records import BrokenFile, Record
+
+_ROWS_AT_ONCE = 256
+
+
+def read_parquet(path: Path, wanted: Collection[str]) -> Iterator[Record]:
+    """Each row with those of the `wanted` columns that are there. Raises BrokenFile, also for a file cut short."""
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            known = [name for name in file.schema_arrow.names if name in wanted]
+            number = 0
+            for batch in file.iter_batches(_ROWS_AT_ONCE, columns=known or None):
+                size = batch.nbytes // max(1, batch.num_rows)
+                for row in batch.to_pylist():
+                    number += 1
+                    yield Record(number, _without_nested_nulls(row), size)
+    except (arrow.ArrowException, OSError, ValueError) as error:
+        words = " ".join(str(error).split())
+        raise BrokenFile(f"the Parquet file can't be read: {words}", "copy it again, or write it anew") from error
+
+
+def _without_nested_nulls(row: dict[str, Any]) -> dict[str, Any] | BadRow:
+    """A struct column has every field in every row, null where the row that was written had none."""
+    return {name: _cleaned(value) for name, value in row.items()}
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, dict):
+        inside = cast(dict[str, Any], value)
+        return {key: _cleaned(field) for key, field in inside.items() if field is not None}
+    if isinstance(value, list):
+        return [_cleaned(item) for item in cast(list[Any], value)]
+    return value
