@@ -25,6 +25,10 @@ CONSTRUCTOR_FAULTS = (
 """A model's constructor takes its config's numbers as they are, and fails in its own ways on wrong ones."""
 
 
+_CAUSAL_ANYWAY = ("gpt_neox", "gpt_neox_japanese")
+"""Their configs have is_decoder, and it says nothing."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Discovered:
     """A model on the meta device and where its stages are."""
@@ -95,6 +99,12 @@ def build_meta(config: PretrainedConfig) -> PreTrainedModel:
     return model
 
 
+def stored_buffers(model: PreTrainedModel) -> dict[str, torch.Tensor]:
+    """Copies of the buffers that belong to a checkpoint. Call before the model's modules are replaced."""
+    stored = model.state_dict().keys()
+    return {name: buffer.clone() for name, buffer in model.named_buffers() if name in stored}
+
+
 def uncomputed_buffers(model: PreTrainedModel) -> list[str]:
     """Stored buffers that the config does not say: a checkpoint has to hold them."""
     return [name for name, buffer in model.named_buffers() if buffer.is_floating_point() and _has_nan(buffer)]
@@ -105,7 +115,13 @@ def discover(model: PreTrainedModel) -> Discovered:
     base = model.base_model
     if base is model:
         raise UnsupportedModel(f"{type(model).__name__} has no base model under {model.base_model_prefix!r}")
-    count = model.config.get_text_config().num_hidden_layers
+    if not getattr(model.config, "is_decoder", True) and model.config.model_type not in _CAUSAL_ANYWAY:
+        raise UnsupportedModel(f"{type(model).__name__}: is_decoder is false, so that every token sees those behind it")
+    text = model.config.get_text_config()
+    unsaid = [name for name in ("num_hidden_layers", "hidden_size", "vocab_size") if not hasattr(text, name)]
+    if unsaid:
+        raise UnsupportedModel(f"{type(model).__name__}: its config does not say {', '.join(unsaid)}")
+    count = text.num_hidden_layers
     candidates = [
         (name, module)
         for name, module in model.named_modules()
