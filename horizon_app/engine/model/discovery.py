@@ -25,10 +25,6 @@ CONSTRUCTOR_FAULTS = (
 """A model's constructor takes its config's numbers as they are, and fails in its own ways on wrong ones."""
 
 
-_CAUSAL_ANYWAY = ("gpt_neox", "gpt_neox_japanese")
-"""Their configs have is_decoder, and it says nothing."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Discovered:
     """A model on the meta device and where its stages are."""
@@ -115,8 +111,6 @@ def discover(model: PreTrainedModel) -> Discovered:
     base = model.base_model
     if base is model:
         raise UnsupportedModel(f"{type(model).__name__} has no base model under {model.base_model_prefix!r}")
-    if not getattr(model.config, "is_decoder", True) and model.config.model_type not in _CAUSAL_ANYWAY:
-        raise UnsupportedModel(f"{type(model).__name__}: is_decoder is false, so that every token sees those behind it")
     text = model.config.get_text_config()
     unsaid = [name for name in ("num_hidden_layers", "hidden_size", "vocab_size") if not hasattr(text, name)]
     if unsaid:

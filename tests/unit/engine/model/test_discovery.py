@@ -1,7 +1,7 @@
 """Models whose stages can't be found, or that are no causal language models, are refused with the reason."""
 
 import pytest
-from transformers import BertConfig, MambaConfig, PreTrainedConfig, Qwen3NextConfig, XLMConfig
+from transformers import BertConfig, ElectraConfig, MambaConfig, PreTrainedConfig, Qwen3NextConfig, XLMConfig
 
 from horizon_app.engine.errors import UnsupportedModel
 from horizon_app.engine.model.discovery import build_meta, discover
@@ -13,10 +13,11 @@ from tests.support.tiny_models import VOCABULARY
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        (BertConfig(num_hidden_layers=1, vocab_size=VOCABULARY), "is_decoder is false"),
-        (XLMConfig(n_layers=1, vocab_size=VOCABULARY), "XLMWithLMHeadModel"),
+        (BertConfig(num_hidden_layers=1, vocab_size=VOCABULARY), "decoder.bias shares its memory"),
+        (XLMConfig(n_layers=1, vocab_size=VOCABULARY), "tokens see those behind them"),
+        (ElectraConfig(num_hidden_layers=1, vocab_size=VOCABULARY), "tokens see those behind them"),
     ],
-    ids=["bert", "xlm"],
+    ids=["bert", "xlm", "electra"],
 )
 def test_discovery_refuses_what_is_no_causal_model_by_name(config: PreTrainedConfig, words: str) -> None:
     with pytest.raises(UnsupportedModel, match=words):
