@@ -7,6 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from horizon_app.contracts.spec_fields import Size
 
+ABOUT = "horizon_export.json"
+"""What an export says of itself: by it, an export may be written in its place."""
+
 
 class ExportFormat(StrEnum):
     """Kind of files."""

@@ -17,6 +17,7 @@ import psutil
 from pydantic import BaseModel
 
 from horizon_app.contracts.export import (
+    ABOUT,
     Exported,
     ExportedFile,
     ExportFormat,
@@ -28,8 +29,6 @@ from horizon_app.engine.errors import EngineError, show_bytes
 from horizon_app.worker.environment import prepare_process
 from horizon_app.worker.failure import failure_reason
 
-ABOUT = "horizon_export.json"
-"""What an export says of itself: by it, an export of the same kind may be written in its place."""
 _LOAD_SHARE = 1.3
 """Memory that transformers takes to load a model, by the bytes of its weights."""
 _LOAD_BYTES = 700 << 20

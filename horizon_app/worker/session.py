@@ -18,6 +18,7 @@ from horizon_app.worker.checkpoints import CheckpointFolder, Facts
 from horizon_app.worker.durable_files import replace_file
 from horizon_app.worker.event_sink import EventSink, JournalLogHandler
 from horizon_app.worker.failure import failure_reason, trace_lines
+from horizon_app.worker.generation_config import generation_config_faults
 from horizon_app.worker.heartbeat import Heartbeat
 from horizon_app.worker.knob_request import KnobRequest
 from horizon_app.worker.observer import Observer
@@ -121,6 +122,8 @@ class Session:
         if start.manifest is not None or self._sink.goes_on:
             self._sink.note("resumed", *resumed_message(start, total_steps))
         self._note_plan(engine, total_steps)
+        for fault in generation_config_faults(start.model_dir):
+            self._warn(fault)
         self._knobs.serve(engine)
         return engine
 

@@ -66,7 +66,7 @@ def train_home(folder: Path) -> TrainedHome:
     (folder / "facts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     spec = {
         "model": {"path": "model", "init": "random"},
-        "data": {"path": "facts.jsonl", "sequence_length": 80, "packing": False},
+        "data": {"path": "facts.jsonl", "eval_path": "facts.jsonl", "sequence_length": 80, "packing": False},
         "training": {
             "optimizer_steps": STEPS, "global_batch_size": 4, "learning_rate": 5e-3, "warmup_steps": 5,
             "schedule": "linear",
@@ -74,6 +74,7 @@ def train_home(folder: Path) -> TrainedHome:
         "precision": {"compute": "fp32"},
         "offload": {"device": "cpu", "param_block_size": "32KiB", "max_gpu_blocks": SLOTS},
         "checkpoint": {"every": SAVED},
+        "evaluation": {"every": SAVED},
         "samples": {"every": SAVED, "prompts": [next(iter(FACTS))], "max_new_tokens": 24},
     }  # fmt: skip
     (folder / "spec.json").write_text(json.dumps(spec))

@@ -13,6 +13,7 @@ from typing import Any, cast
 import torch
 
 from horizon_app.engine.errors import WeightsUnusable, show_bytes
+from horizon_app.engine.model.companions import read_companions
 from horizon_app.engine.model.discovery import build_meta, discover, load_config
 from horizon_app.engine.model.stored_tensors import BITS, StoredTensors
 from horizon_app.engine.model.tensor_writer import TensorEntry, WrittenFile, write_hashed, write_tensors
@@ -22,10 +23,7 @@ PIECE_ELEMENTS = 4 << 20
 """Elements of a tensor that are cast and compared at a time."""
 ROOM_BYTES = 64 << 20
 """Left free on the target's volume besides what is written."""
-_OURS = {"state.json", "spec.json", "manifest.json"}
-_COMPANIONS = {".json", ".jinja", ".txt", ".model", ".tiktoken", ".md"}
-_LICENCES = ("LICENSE", "LICENCE", "NOTICE")
-_TEMPLATES = "additional_chat_templates"
+CONFIG = "config.json"
 _DTYPE_KEYS = ("dtype", "torch_dtype")
 
 
@@ -72,7 +70,7 @@ def open_checkpoint(folder: Path) -> Source:
         raise WeightsUnusable(f"{folder}: {odd[0]} is stored as {stored.tensors[odd[0]].dtype}, which is no float")
     aliases = discover(build_meta(load_config(folder))).aliases
     twice = {head for head, embedding in aliases.items() if embedding in stored.tensors}
-    config = cast(dict[str, Any], json.loads((folder / "config.json").read_bytes()))
+    config = cast(dict[str, Any], json.loads((folder / CONFIG).read_bytes()))
     names = tuple(name for name in stored.tensors if name not in twice)
     return Source(folder=folder, stored=stored, names=names, config=config, tied=bool(aliases))
 
@@ -81,7 +79,8 @@ def write_safetensors(
     source: Source, folder: Path, dtype: torch.dtype, *, shard_bytes: int, on_stage: OnStage
 ) -> list[WrittenFile]:
     """Fill the empty `folder` with weights, config and companions. Raises ExportImpossible, OSError."""
-    needed = source.parameters * dtype.itemsize + sum(path.stat().st_size for path in companions(source.folder))
+    companions = read_companions(source.folder)
+    needed = source.parameters * dtype.itemsize + sum(len(content) for content in companions.values())
     require_room(folder, needed)
     entries = [
         TensorEntry(
@@ -94,8 +93,8 @@ def write_safetensors(
     written = write_tensors(folder, entries, shard_bytes=shard_bytes)
     source.stored.close()
     text = json.dumps(_config_of(source, dtype), indent=2, ensure_ascii=False) + "\n"
-    written.append(write_hashed(folder / "config.json", text.encode()))
-    return [*written, *copy_companions(source.folder, folder)]
+    companions[CONFIG] = text.encode()
+    return [*written, *(write_hashed(folder / name, content) for name, content in companions.items())]
 
 
 def compare_safetensors(source: Source, folder: Path, dtype: torch.dtype) -> int:
@@ -113,30 +112,6 @@ def compare_safetensors(source: Source, folder: Path, dtype: torch.dtype) -> int
     source.stored.close()
     written.close()
     return len(source.names)
-
-
-def companions(folder: Path) -> list[Path]:
-    """What belongs to a model besides weights and config: tokenizer, templates, generation config, licence."""
-    kept = [
-        path
-        for path in sorted(folder.iterdir())
-        if path.is_file()
-        and (path.suffix in _COMPANIONS or path.name.startswith(_LICENCES))
-        and path.name not in {*_OURS, "config.json"}
-        and not path.name.endswith(".index.json")
-    ]
-    return kept + sorted((folder / _TEMPLATES).glob("*.jinja"))
-
-
-def copy_companions(source: Path, folder: Path) -> list[WrittenFile]:
-    """Copy them byte for byte. Raises OSError."""
-    written: list[WrittenFile] = []
-    for path in companions(source):
-        name = path.relative_to(source)
-        (folder / name).parent.mkdir(exist_ok=True)
-        one = write_hashed(folder / name, path.read_bytes())
-        written.append(WrittenFile(name=str(name), num_bytes=one.num_bytes, sha256=one.sha256))
-    return written
 
 
 def require_room(folder: Path, needed: int) -> None:

@@ -13,7 +13,6 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from horizon_app.engine.model.export import (
     ExportImpossible,
-    companions,
     compare_safetensors,
     open_checkpoint,
     write_safetensors,
@@ -60,18 +59,16 @@ def test_export_holds_every_tensor_in_the_dtype_and_says_so(dtype: torch.dtype, 
 
 def test_export_takes_all_companions_byte_for_byte_and_nothing_of_the_state(tmp_path: Path) -> None:
     source = checkpoint(tmp_path / "source")
-    (source / "additional_chat_templates").mkdir()
-    (source / "additional_chat_templates" / "tool.jinja").write_text("{{ 'tools' }}")
-    for name in ("state.json", "spec.json", "manifest.json"):
+    for name in ("state.json", "spec.json", "manifest.json", "horizon_export.json"):
         (source / name).write_text("{}")
     target = export(source, tmp_path / "target", torch.bfloat16)
     names = {str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()}
     assert names == {
         "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
-        "generation_config.json", "additional_chat_templates/tool.jinja", "LICENSE",
+        "generation_config.json", "LICENSE",
     }  # fmt: skip
-    for path in companions(source):
-        assert (target / path.relative_to(source)).read_bytes() == path.read_bytes()
+    for name in names - {"config.json", "model.safetensors"}:
+        assert (target / name).read_bytes() == (source / name).read_bytes()
 
 
 def test_export_of_a_tied_model_has_one_copy_and_an_untied_one_both(tmp_path: Path) -> None:
