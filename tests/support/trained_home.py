@@ -82,19 +82,21 @@ def train_home(folder: Path) -> TrainedHome:
     return TrainedHome(home=folder / "home", run_id=outcome["id"], outcome=outcome)
 
 
-def horizon(*arguments: str | Path, home: Path, stdin: str | None = None) -> Any:
+def horizon(*arguments: str | Path, home: Path, stdin: str | None = None, threads: int = 1) -> Any:
     """What a command prints, as JSON where it is that; it has to succeed."""
-    done = try_horizon(*arguments, home=home, stdin=stdin)
+    done = try_horizon(*arguments, home=home, stdin=stdin, threads=threads)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout) if "--json" in arguments else done.stdout
 
 
-def try_horizon(*arguments: str | Path, home: Path, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
+def try_horizon(
+    *arguments: str | Path, home: Path, stdin: str | None = None, threads: int = 1
+) -> "subprocess.CompletedProcess[str]":
     """A command as a process of its own, with a real worker."""
     paths = [*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)]
     # One thread: on a busy machine, products this small wait for their threads longer than they take.
     environment = {
-        **os.environ, "HORIZON_HOME": str(home), "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1",
+        **os.environ, "HORIZON_HOME": str(home), "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": str(threads),
     }  # fmt: skip
     command = [sys.executable, "-m", "horizon_app", *map(str, arguments)]
     return subprocess.run(

@@ -5,6 +5,12 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
+         * BadRows
+         * @description What happens where a row of the data can't be used.
+         * @enum {string}
+         */
+        BadRows: "refuse" | "skip";
+        /**
          * BlockFacts
          * @description One block.
          */
@@ -54,19 +60,72 @@ export interface components {
             stages: components["schemas"]["StageLayout"][];
         };
         /**
+         * ChatMessage
+         * @description One turn of a conversation.
+         */
+        ChatMessage: {
+            /** Content */
+            content: string;
+            /**
+             * Role
+             * @enum {string}
+             */
+            role: "system" | "user" | "assistant";
+        };
+        /**
+         * ChatTemplate
+         * @description What conversations are rendered with.
+         * @enum {string}
+         */
+        ChatTemplate: "tokenizer" | "chatml" | "llama3" | "gemma" | "alpaca";
+        /**
          * Checkpoint
          * @description One checkpoint folder of a run.
          */
         Checkpoint: {
+            /**
+             * Best
+             * @description whether it has the lowest eval loss; it is never rotated away
+             * @default false
+             */
+            best?: boolean;
+            /**
+             * Broken
+             * @description why it can't be used; empty where it is whole
+             * @default
+             */
+            broken?: string;
             /** Bytes */
             bytes: number;
+            /**
+             * Eval Loss
+             * @description of these very weights, where it was measured
+             */
+            eval_loss?: number | null;
+            /**
+             * Nonfinite
+             * @description values in it that are NaN or infinite
+             * @default 0
+             */
+            nonfinite?: number;
             /**
              * Path
              * @description folder, relative to the run's folder
              */
             path: string;
+            /**
+             * Pinned
+             * @description whether somebody keeps it from being rotated away
+             * @default false
+             */
+            pinned?: boolean;
             /** Step */
             step: number;
+            /**
+             * Time
+             * @description when it was written, where it can still tell
+             */
+            time?: string | null;
         };
         /**
          * CheckpointFrame
@@ -100,6 +159,132 @@ export interface components {
             type: "checkpoint";
         };
         /**
+         * CheckpointsAnswer
+         * @description The checkpoints of a run, by step.
+         */
+        CheckpointsAnswer: {
+            /** Checkpoints */
+            checkpoints: components["schemas"]["Checkpoint"][];
+        };
+        /**
+         * DataFileView
+         * @description One data file and what it turned out to be.
+         */
+        DataFileView: {
+            /**
+             * Compression
+             * @description gzip, zstd or empty
+             */
+            compression: string;
+            /**
+             * Container
+             * @description JSON lines, JSON, CSV, Parquet or text; empty where it can't be read
+             */
+            container: string;
+            /**
+             * Container Reason
+             * @description what told the container
+             */
+            container_reason: string;
+            /**
+             * Formats
+             * @description format of its rows -> what told it
+             */
+            formats: {
+                [key: string]: string;
+            };
+            /** Path */
+            path: string;
+            /**
+             * Rows
+             * @description rows of it that can be read
+             */
+            rows: number;
+        };
+        /**
+         * DataFormat
+         * @description Shape of the rows.
+         * @enum {string}
+         */
+        DataFormat: "auto" | "messages" | "sharegpt" | "alpaca" | "prompt_completion" | "text";
+        /**
+         * DataPreview
+         * @description What some data files hold.
+         */
+        DataPreview: {
+            /**
+             * Bad Rows
+             * @description rows that can't be used
+             */
+            bad_rows: number;
+            /**
+             * Complete
+             * @description whether all of the data was looked at; only the beginning of much data is
+             */
+            complete: boolean;
+            /**
+             * Dropped
+             * @description rows dropped as too long; null without a tokenizer
+             */
+            dropped: number | null;
+            /**
+             * Errors
+             * @description the first things wrong, by file, line and field
+             */
+            errors: components["schemas"]["FieldProblem"][];
+            /** Files */
+            files: components["schemas"]["DataFileView"][];
+            /**
+             * Fingerprint
+             * @description as a run over this data would record it; null where it has problems or was not read to its end
+             */
+            fingerprint: string | null;
+            /**
+             * Format
+             * @description formats of the rows, joined by plus signs; empty where there is no row
+             */
+            format: string;
+            /**
+             * Num Errors
+             * @description all of them
+             */
+            num_errors: number;
+            /**
+             * Num Sequences
+             * @description samples before packing; null without a tokenizer
+             */
+            num_sequences: number | null;
+            /**
+             * Num Tokens
+             * @description tokens of all samples; null without a tokenizer
+             */
+            num_tokens: number | null;
+            /**
+             * Num Trained Tokens
+             * @description those that count in the loss; null without a tokenizer
+             */
+            num_trained_tokens: number | null;
+            /**
+             * Rows
+             * @description rows that can be read
+             */
+            rows: number;
+            /** Samples */
+            samples: components["schemas"]["SampleView"][];
+            /**
+             * Skipped
+             * @description rows without a token to train on; null without a tokenizer
+             */
+            skipped: number | null;
+            /**
+             * Used
+             * @description rows that are trained on; null without a tokenizer
+             */
+            used: number | null;
+            /** Warnings */
+            warnings: components["schemas"]["FieldProblem"][];
+        };
+        /**
          * DatasetEntry
          * @description One data file.
          */
@@ -108,9 +293,10 @@ export interface components {
             bytes: number;
             /**
              * Kind
+             * @description by the ending of the name; a preview looks at the content
              * @enum {string}
              */
-            kind: "text" | "jsonl";
+            kind: "text" | "jsonl" | "json" | "csv" | "parquet";
             /** Name */
             name: string;
             /**
@@ -209,6 +395,111 @@ export interface components {
             };
         };
         /**
+         * ExportAsked
+         * @description Where a checkpoint goes, and as what.
+         */
+        ExportAsked: {
+            /**
+             * Checkpoint
+             * @description step of the checkpoint; the newest where null
+             */
+            checkpoint?: number | null;
+            /** @description bf16, fp16 or fp32; for gguf fp16 or q8_0; bf16 and fp16 where null */
+            dtype?: components["schemas"]["ExportDtype"] | null;
+            /**
+             * @description safetensors or gguf
+             * @default safetensors
+             */
+            format?: components["schemas"]["ExportFormat"];
+            /**
+             * Path
+             * @description folder to make; over REST relative to the home folder
+             */
+            path: string;
+            /**
+             * Shard Size
+             * @description largest safetensors file, for example 2GiB
+             * @default 4294967296
+             */
+            shard_size?: string | number;
+        };
+        /**
+         * ExportDtype
+         * @description Format of the written weights.
+         * @enum {string}
+         */
+        ExportDtype: "bf16" | "fp16" | "fp32" | "q8_0";
+        /**
+         * Exported
+         * @description An export that is there, whole and read back.
+         */
+        Exported: {
+            /**
+             * Bytes
+             * @description of all files
+             */
+            bytes: number;
+            /** Checkpoint */
+            checkpoint: number;
+            /**
+             * Compared Tensors
+             * @description tensors that were read back and are what was meant
+             */
+            compared_tensors: number;
+            dtype: components["schemas"]["ExportDtype"];
+            /** Files */
+            files: components["schemas"]["ExportedFile"][];
+            format: components["schemas"]["ExportFormat"];
+            /**
+             * Loaded
+             * @description whether transformers loaded the folder and computed finite logits with it
+             */
+            loaded: boolean;
+            /**
+             * Notes
+             * @description what was left out, and why
+             */
+            notes: string[];
+            /**
+             * Parameters
+             * @description elements of all written tensors
+             */
+            parameters: number;
+            /** Path */
+            path: string;
+            /**
+             * Peak Bytes
+             * @description peak resident memory of the process that wrote it
+             */
+            peak_bytes: number;
+            /** Seconds */
+            seconds: number;
+            /**
+             * Type
+             * @default exported
+             * @constant
+             */
+            type?: "exported";
+        };
+        /**
+         * ExportedFile
+         * @description One file of an export.
+         */
+        ExportedFile: {
+            /** Bytes */
+            bytes: number;
+            /** Name */
+            name: string;
+            /** Sha256 */
+            sha256: string;
+        };
+        /**
+         * ExportFormat
+         * @description Kind of files.
+         * @enum {string}
+         */
+        ExportFormat: "safetensors" | "gguf";
+        /**
          * FactFrame
          * @description A fact, as streamed.
          */
@@ -278,6 +569,62 @@ export interface components {
         Freed: {
             /** Freed Bytes */
             freed_bytes: number;
+        };
+        /**
+         * GenerateBody
+         * @description What a model is asked over HTTP.
+         */
+        GenerateBody: {
+            /**
+             * Checkpoint
+             * @description step of the checkpoint; the newest where null
+             */
+            checkpoint?: number | null;
+            /**
+             * Max New Tokens
+             * @default 256
+             */
+            max_new_tokens?: number;
+            /**
+             * Messages
+             * @description a conversation, by the tokenizer's chat template
+             */
+            messages?: components["schemas"]["ChatMessage"][] | null;
+            /**
+             * Prompt
+             * @description text to continue, without a chat template
+             */
+            prompt?: string | null;
+            /**
+             * Seed
+             * @description the same seed draws the same tokens
+             * @default 0
+             */
+            seed?: number;
+            /**
+             * Stream
+             * @description answer token by token, as server-sent events
+             * @default false
+             */
+            stream?: boolean;
+            /**
+             * Temperature
+             * @description 0 takes the likeliest token each time
+             * @default 0
+             */
+            temperature?: number;
+            /**
+             * Top K
+             * @description tokens are drawn from this many likeliest; 0: from all
+             * @default 0
+             */
+            top_k?: number;
+            /**
+             * Top P
+             * @description from the likeliest with this probability together
+             * @default 1
+             */
+            top_p?: number;
         };
         /**
          * Health
@@ -604,6 +951,19 @@ export interface components {
             residency_hz: number;
         };
         /**
+         * ResumeBody
+         * @description What is to be different when a run goes on.
+         */
+        ResumeBody: {
+            /**
+             * Set
+             * @description new values of the spec by dotted key, for example {"training.optimizer_steps": 400}
+             */
+            set?: {
+                [key: string]: unknown;
+            };
+        };
+        /**
          * Run
          * @description One run as the history lists it.
          */
@@ -857,6 +1217,64 @@ export interface components {
             type: "sample";
         };
         /**
+         * SampleView
+         * @description One sample as it is trained: a row, or a piece of a long text.
+         */
+        SampleView: {
+            /** File */
+            file: string;
+            /**
+             * Ids
+             * @description ids of the first tokens; empty without a tokenizer
+             */
+            ids: number[];
+            /**
+             * Labels
+             * @description the id where it counts, else -100; empty without a tokenizer
+             */
+            labels: number[];
+            /**
+             * Line
+             * @description line in that file, counted from 1; in Parquet the row
+             */
+            line: number;
+            /**
+             * Num Tokens
+             * @description tokens of the whole sample; null without a tokenizer
+             */
+            num_tokens: number | null;
+            /**
+             * Num Trained
+             * @description those of them that count in the loss; null without a tokenizer
+             */
+            num_trained: number | null;
+            /**
+             * Piece
+             * @description piece of a long text, counted from 1; 0 where it is not split
+             */
+            piece: number;
+            /**
+             * Text
+             * @description the text of the tokens that are shown
+             */
+            text: string;
+            /**
+             * Tokens
+             * @description text of each of them; whole messages without a tokenizer
+             */
+            tokens: string[];
+            /**
+             * Trained
+             * @description whether each of them counts in the loss
+             */
+            trained: boolean[];
+            /**
+             * Trained Spans
+             * @description the text of each run of trained tokens
+             */
+            trained_spans: string[];
+        };
+        /**
          * Series
          * @description One metric over optimizer steps.
          */
@@ -966,7 +1384,7 @@ export interface components {
         StopBody: {
             /**
              * Save
-             * @description write the model of the last step before stopping
+             * @description write a checkpoint of the last step before stopping
              * @default true
              */
             save?: boolean;
@@ -990,6 +1408,52 @@ export interface components {
             /** Version */
             version: string;
         };
+        /**
+         * TextDone
+         * @description The answer is whole.
+         */
+        TextDone: {
+            /**
+             * Checkpoint
+             * @description step of the checkpoint that answered
+             */
+            checkpoint: number;
+            /**
+             * Ending
+             * @description stop: the model ended it; length: max_new_tokens, or no position left; cancelled: nobody waited
+             * @enum {string}
+             */
+            ending: "stop" | "length" | "cancelled";
+            /**
+             * New Tokens
+             * @description tokens generated, the end mark left out
+             */
+            new_tokens: number;
+            /** Prompt Tokens */
+            prompt_tokens: number;
+            /** Seconds */
+            seconds: number;
+            /** Text */
+            text: string;
+            /**
+             * Type
+             * @default done
+             * @constant
+             */
+            type?: "done";
+        };
+        /**
+         * TooLong
+         * @description What happens to a conversation or answer that is longer than a sequence.
+         * @enum {string}
+         */
+        TooLong: "truncate" | "drop";
+        /**
+         * TrainOn
+         * @description Which tokens count in the loss.
+         * @enum {string}
+         */
+        TrainOn: "completions" | "all";
     };
     responses: never;
     parameters: never;

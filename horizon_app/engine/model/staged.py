@@ -20,6 +20,7 @@ from horizon_app.engine.errors import UnsupportedModel
 from horizon_app.engine.memory.geometry import Parameter, Partition, Use
 from horizon_app.engine.model.block_linear import BlockLinear, SegmentAccess
 from horizon_app.engine.model.discovery import Discovered
+from horizon_app.engine.model.fp32_norm import wrap_norms
 from horizon_app.engine.model.lookup import HostLookup, RowGradient, look_up_on_host
 from horizon_app.engine.model.router import RouterTap
 
@@ -98,18 +99,6 @@ class LayerProxy(nn.Module):
             return super().__getattr__(name)
         except AttributeError:
             return getattr(object.__getattribute__(self, "layer"), name)
-
-
-class Fp32Norm(nn.Module):
-    """A norm computed in fp32, weight included, with the result in the dtype of its input."""
-
-    def __init__(self, norm: nn.Module) -> None:
-        super().__init__()
-        self.norm = norm
-
-    def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """norm(x.float()) in x's dtype."""
-        return self.norm(x.float(), *args, **kwargs).to(x.dtype)
 
 
 class _HiddenStub(nn.Module):
@@ -354,7 +343,7 @@ class StagedModel:
             if parameter.is_meta and parameter.dim() < 2:
                 self._make_resident(name)
         if self.compute_dtype != torch.float32:
-            self._wrap_norms(causal)
+            wrap_norms(causal)
 
     def _replacement(self, name: str, module: nn.Module) -> nn.Module | None:
         parameter = self.partition.by_name.get(f"{name}.weight")
@@ -393,15 +382,3 @@ class StagedModel:
         real = nn.Parameter(torch.zeros(owner._parameters[key].shape, dtype=torch.float32, device=self.device))  # type: ignore[union-attr]
         owner._parameters[key] = real
         self.resident[name] = real
-
-    def _wrap_norms(self, causal: nn.Module) -> None:
-        for name, module in list(causal.named_modules()):
-            if _is_norm(module):
-                parent, _, key = name.rpartition(".")
-                causal.get_submodule(parent)._modules[key] = Fp32Norm(module)
-
-
-def _is_norm(module: nn.Module) -> bool:
-    """Norm layers of transformers carry the word in their class name; all of their parameters are vectors."""
-    parameters = list(module.parameters(recurse=False))
-    return "Norm" in type(module).__name__ and not list(module.children()) and all(p.dim() == 1 for p in parameters)
