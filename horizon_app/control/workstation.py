@@ -22,7 +22,7 @@ from horizon_app.control.labels import label_problems
 from horizon_app.control.launcher import Launcher
 from horizon_app.control.lifecycle import change_state
 from horizon_app.control.machine import Machine
-from horizon_app.control.paths import rules_for_clients, rules_for_user
+from horizon_app.control.paths import PathRules, rules_for_clients, rules_for_user
 from horizon_app.control.resumption import resume
 from horizon_app.control.run_folder import RunFolder
 from horizon_app.control.server_file import ServerInfo, find_server
@@ -83,11 +83,7 @@ class Workstation:
         client, are relative to the home folder and confined to it and the allowed folders.
         """
         rules = rules_for_clients(self.settings) if base_dir is None else rules_for_user(base_dir)
-        place = Place(
-            rules=rules, runs_dir=self.settings.runs_dir, machine_facts=self.machine.facts,
-            check_data=data_problems if self.settings.check_data else lambda spec, paths, tokenizer_dir: [],
-        )  # fmt: skip
-        run_id = submit(self.database, document, place, start=start, key=key)
+        run_id = submit(self.database, document, self._place(rules), start=start, key=key)
         return self.history.run(run_id)
 
     def start(self, run_id: str) -> Run:
@@ -124,7 +120,7 @@ class Workstation:
 
         def place(order: StoredOrder) -> Place:
             rules = rules_for_clients(self.settings) if by_client else rules_for_user(Path(order.base_dir))
-            return Place(rules=rules, runs_dir=self.settings.runs_dir, machine_facts=self.machine.facts)
+            return self._place(rules)
 
         run = self._read(run_id)
         if run.state in LIVE and self.server() is None:
@@ -239,6 +235,12 @@ class Workstation:
             with contextlib.suppress(asyncio.CancelledError):
                 await attending
         return await asyncio.to_thread(self.run, run_id)
+
+    def _place(self, rules: PathRules) -> Place:
+        return Place(
+            rules=rules, runs_dir=self.settings.runs_dir, machine_facts=self.machine.facts,
+            check_data=data_problems if self.settings.check_data else lambda spec, paths, tokenizer_dir: [],
+        )  # fmt: skip
 
     def _folder(self, run_id: str) -> RunFolder:
         return RunFolder(self.settings.runs_dir, run_id)

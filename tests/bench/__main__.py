@@ -24,6 +24,20 @@ def _policies(_options: Options, report: Report) -> None:
     report.raw["policies"] = [asdict(row) for row in rows]
 
 
+def _kills(_options: Options, report: Report) -> None:
+    from tests.support.kills import kill_at_random
+
+    report.write("\nWorkers killed at random instants\n")
+    with tempfile.TemporaryDirectory(prefix="horizon-bench-") as folder:
+        found = kill_at_random(Path(folder), kills=50, seed=1, say=lambda line: report.write(f"  {line}\n"))
+    report.write(
+        f"  {found.kills} kills over {found.runs} runs, {found.while_saving} while saving or removing; "
+        f"gone on with from steps {found.resumed_at}: every run has the losses of an unbroken one to the last bit, "
+        "and every checkpoint left is whole\n"
+    )
+    report.raw["kills"] = asdict(found)
+
+
 _GROUPS: dict[str, Callable[[Options, Report], None]] = {
     "throughput": throughput.run,
     "telemetry": telemetry.run,
@@ -31,6 +45,7 @@ _GROUPS: dict[str, Callable[[Options, Report], None]] = {
     "paging": paging.run,
     "memory": memory.run,
     "policies": _policies,
+    "kills": _kills,
 }
 _QUICK = ["throughput", "telemetry", "policies"]
 _QUICK_MODELS = {"throughput": ["50M", "160M"], "peers": ["160M"]}
@@ -40,6 +55,7 @@ That was what fits in about 20 minutes on two cores. The rest, best on an otherw
   python -m tests.bench peers                     beside DeepSpeed and FSDP2, installed into the user's cache folder
   python -m tests.bench memory                    what loading 1.5 GB takes
   python -m tests.bench paging --ballast          a model larger than the RAM left, beside paging by the system
+  python -m tests.bench kills                     50 workers killed at random instants, and how their runs go on
 """
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+from horizon_app.contracts.checkpoints import find_checkpoints
 from horizon_app.contracts.events import Event, FactNoted, MetricsRecorded
 from horizon_app.engine.model.finite_scan import scan_tensor
 from tests.support.run_folders import read_journal
@@ -134,6 +135,8 @@ def test_sample_that_meets_a_nan_is_named_and_spoils_nothing(tmp_path: Path) -> 
     assert "row_4_hits_nan.jsonl line 4" in run.outcome["reason"]
     assert run.checkpoints == ["2"]
     assert_nan_only_in_its_row(run.folder / "checkpoints" / "2")
+    (checkpoint,) = find_checkpoints(run.folder)
+    assert checkpoint.manifest is not None and checkpoint.manifest.nonfinite == {EMBEDDING: WIDTH}
     assert all(not event.nonfinite for event in run.metrics)
 
 

@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, LlamaConf
 
 from horizon_app.engine.errors import WeightsUnusable
 from horizon_app.engine.memory.planes import PlaneName
-from horizon_app.engine.model import weights
+from horizon_app.engine.model.stored_tensors import INDEX, SINGLE, StoredTensors
 from horizon_app.engine.model.tensor_writer import write_tensors
 from horizon_app.engine.training import checkpoint
 from tests.support.engines import least_host_memory, running, train, weights_of
@@ -72,8 +72,8 @@ def test_save_model_loads_in_transformers_with_the_engines_masters(family: str, 
     head = loaded.get_output_embeddings()
     assert head is not None
     assert (loaded.get_input_embeddings().weight is head.weight) == TIED[family]
-    names = set(weights.tensor_files(saved))
-    assert names == set(weights.tensor_files(folder)), "the same tensors as the checkpoint it came from"
+    names = set(StoredTensors(saved).tensors)
+    assert names == set(StoredTensors(folder).tensors), "the same tensors as the checkpoint it came from"
 
 
 def test_save_model_that_is_trained_on_goes_on_from_the_same_weights(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_save_model_larger_than_a_shard_is_split_with_an_index(tmp_path: Path, m
         engine.snapshot().write(saved)
     shards = sorted(path.name for path in saved.glob("*.safetensors"))
     assert len(shards) > 2
-    assert set(json.loads((saved / weights.INDEX).read_text())["weight_map"].values()) == set(shards)
+    assert set(json.loads((saved / INDEX).read_text())["weight_map"].values()) == set(shards)
     loaded = AutoModelForCausalLM.from_pretrained(saved, dtype=torch.float32).state_dict()
     assert all(torch.equal(loaded[name], master) for name, master in masters.items())
     with running(saved) as engine:
@@ -150,7 +150,7 @@ def test_weights_that_are_missing_are_refused_by_name(tmp_path: Path) -> None:
 def test_weights_that_can_not_be_read_are_refused_with_the_path(tmp_path: Path, content: bytes | None) -> None:
     CONFIGS["llama"]().save_pretrained(tmp_path)
     if content is not None:
-        (tmp_path / weights.SINGLE).write_bytes(content)
+        (tmp_path / SINGLE).write_bytes(content)
     with pytest.raises(WeightsUnusable, match=str(tmp_path)), running(tmp_path):
         pass
 

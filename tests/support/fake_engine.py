@@ -76,6 +76,7 @@ class FakeEngine:
         self._before_step = before_step
         self._save = save or write_fake_model
         self._steps = 0
+        self.evaluates = False
         self.closed = threading.Event()
         self.requests: list[tuple[int | Literal["auto"] | None, int | None, Policy | None]] = []
         self.plan_facts: Mapping[str, Any] = {"param_block_size": 4096, "max_gpu_blocks": NUM_SLOTS}
@@ -92,7 +93,7 @@ class FakeEngine:
             self._before_step(step)
             if self._sink.wants_residency():
                 self._sink.residency(fake_frame(step))
-            self._sink.metrics(step, fake_metrics(step))
+            self._sink.metrics(step, fake_metrics(step) | ({"eval/loss": float(step)} if self.evaluates else {}))
             self._steps = step
             on_step(step)
         return self._steps
@@ -126,11 +127,21 @@ class FakeEngine:
 
 
 def write_fake_model(folder: Path) -> None:
-    """The outside of a model: its weights are one element, in a file of 64 bytes."""
+    """The outside of a model, with 4 KiB of weights."""
     (folder / "config.json").write_text(json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"]}))
     (folder / "tokenizer.json").write_text("{}")
-    header = b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    header = b'{"w":{"dtype":"F32","shape":[1024],"data_offsets":[0,4096]}}'
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4096))
+
+
+def save_that_hangs(folder: Path) -> None:
+    """Stops in the middle of step 6, once."""
+    write_fake_model(folder)
+    hung = folder.parent.parent / "hung"
+    if folder.name == ".6.partial" and not hung.exists():
+        hung.touch()
+        (folder / "half").write_bytes(bytes(100))
+        threading.Event().wait()
 
 
 @dataclass
@@ -208,7 +219,9 @@ def fake_builders(
     def build(spec: RunSpec, model_dir: Path, disk_dir: Path, sink: TelemetrySink) -> FakeEngine:
         if model_dir.name == "broken":
             raise EngineError("the model in broken has 3 layers of 0 parameters")
-        return FakeEngine(sink, before_step, save)
+        engine = FakeEngine(sink, before_step, save_that_hangs if "the save of step 6 hangs" in spec.notes else save)
+        engine.evaluates = "the eval loss rises" in spec.notes
+        return engine
 
     return Builders(data=fake_data, engine=build)
 

@@ -83,6 +83,7 @@ class ServerProcess:
             "HORIZON_HOME": str(self.home),
             "HORIZON_PORT": "0",
             "HORIZON_WORKER_MODULE": "tests.support.scripted_worker",
+            "HORIZON_CHECK_DATA": "false",
             "PYTHONPATH": str(ROOT),
             **self._environment,
         }

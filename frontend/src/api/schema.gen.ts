@@ -317,6 +317,12 @@ export interface components {
             memory_total: number;
         };
         /**
+         * Init
+         * @description Where the first weights come from.
+         * @enum {string}
+         */
+        Init: "pretrained" | "random";
+        /**
          * LogAnswer
          * @description Log lines of a run.
          */
@@ -452,10 +458,18 @@ export interface components {
             path: string;
             /**
              * Reason
-             * @description why it can't be trained; empty where it can
+             * @description why it can't be trained, or only from random weights; empty where it can
              */
             reason: string;
-            /** Trainable */
+            /**
+             * Starts From
+             * @description the values of model.init with which a run can be started
+             */
+            starts_from: components["schemas"]["Init"][];
+            /**
+             * Trainable
+             * @description whether a run of its own weights can be started
+             */
             trainable: boolean;
         };
         /**

@@ -20,7 +20,14 @@ from horizon_app.engine.hardware.probe import anonymous_bytes
 from horizon_app.engine.memory.disk_io import OS_DISK, DiskSystem
 from horizon_app.engine.memory.disk_tier import DiskTier
 from horizon_app.engine.model.companions import read_companions
-from horizon_app.engine.model.discovery import Discovered, build_meta, discover, load_config, stage_parameters
+from horizon_app.engine.model.discovery import (
+    Discovered,
+    build_meta,
+    discover,
+    load_config,
+    stage_parameters,
+    stored_buffers,
+)
 from horizon_app.engine.model.random_init import initialise
 from horizon_app.engine.model.weights import WeightPlan, plan_weights, read_weights
 from horizon_app.engine.optim.accumulation import Accumulation
@@ -80,6 +87,7 @@ class Engine:
             self._pool = host.new_pool(self._partition, host_layout, self.sizes.placement)
             undo.callback(self._pool.close)
             self._load(found, weights)
+            self._buffers = stored_buffers(found.causal)
             self._m = assemble(
                 config, self.sizes, found, self._partition, self._pool, self._backend, host,
                 Hooks(on_slot_release=on_slot_release, on_access=self._show_residency),
@@ -187,7 +195,7 @@ class Engine:
             averages=self._config.gradient_ema > 0,
         )  # fmt: skip
         names = {self._aliases.get(p.name, p.name): p for p in self._partition.parameters}
-        snapshot = Snapshot(state, self._planes, names, self._companions, self._config.device)
+        snapshot = Snapshot(state, self._planes, names, self._buffers, self._companions, self._config.device)
         self._m.updates.hold(snapshot.released)
         return snapshot
 

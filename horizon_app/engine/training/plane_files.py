@@ -7,10 +7,12 @@ block size is read by any other. Neither way holds more than a block beside the 
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 
 from horizon_app.contracts.run_spec import OptimizerState
 from horizon_app.engine.errors import CheckpointUnusable
@@ -82,8 +84,7 @@ class PlaneFiles:
         for segment in self._segments_in[block.index]:
             parameter = self._partition.parameters[segment.parameter]
             first = segment.pool_start - parameter.pool_start
-            part = stored.flat(parameter)[first : first + segment.numel]
-            values[segment.block_start : segment.block_start + segment.numel] = part
+            stored.read(parameter, first, values[segment.block_start : segment.block_start + segment.numel])
         with self._pool.planes[plane].opened(block.index, Opening.FILL) as page:
             if plane in self._packed:
                 _PACK[plane](values, page, 0, block.numel, block.numel)
@@ -91,31 +92,53 @@ class PlaneFiles:
                 page.copy_(values)
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    file: BufferedReader
+    start: int  # byte of the first element
+    dtype: str
+    shape: tuple[int, ...]
+
+
 class _Stored:
-    """The tensors of one plane on disk, mapped: a page is read when it is looked at."""
+    """The tensors of one plane on disk, read piece by piece: pages of a mapped file would count as memory."""
 
     def __init__(self, stack: ExitStack, folder: Path, stem: str) -> None:
-        self._folder, self._stem = folder, stem
+        self._what = f"{folder}: {stem}"
+        self._places: dict[str, _Place] = {}
         index = folder / f"{stem}.safetensors.index.json"
         try:
             names = _shards(index) if index.exists() else [f"{stem}.safetensors"]
-            files = [stack.enter_context(safe_open(folder / name, framework="pt")) for name in names]
-        except (SafetensorError, OSError, ValueError, KeyError) as error:
-            raise CheckpointUnusable(f"{folder}: {stem} can't be read: {error}") from error
-        self._file_of = {name: file for file in files for name in file.keys()}  # noqa: SIM118 - no mapping
+            for name in names:
+                file = stack.enter_context((folder / name).open("rb"))
+                self._places |= _header(file)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointUnusable(f"{self._what} can't be read: {error}") from error
 
-    def flat(self, parameter: Parameter) -> torch.Tensor:
-        """A parameter's elements in one row."""
-        file = self._file_of.get(parameter.name)
-        if file is None:
-            raise CheckpointUnusable(f"{self._folder}: {self._stem} has no {parameter.name}")
-        tensor: torch.Tensor = file.get_tensor(parameter.name)
-        if tuple(tensor.shape) != parameter.shape or tensor.dtype is not torch.float32:
+    def read(self, parameter: Parameter, first: int, out: torch.Tensor) -> None:
+        """Elements from `first` on of a parameter. Shape of out: [any number], fp32."""
+        place = self._places.get(parameter.name)
+        if place is None:
+            raise CheckpointUnusable(f"{self._what} has no {parameter.name}")
+        if place.shape != parameter.shape or place.dtype != "F32":
             raise CheckpointUnusable(
-                f"{self._folder}: {parameter.name} in {self._stem} is {tensor.dtype} {list(tensor.shape)}, the model "
-                f"asks for torch.float32 {list(parameter.shape)}"
+                f"{self._what} has {parameter.name} as {place.dtype} {list(place.shape)}, the model asks for F32 "
+                f"{list(parameter.shape)}"
             )
-        return tensor.reshape(-1)
+        place.file.seek(place.start + first * out.element_size())
+        content: Any = memoryview(out.numpy()).cast("B")
+        if place.file.readinto(content) != content.nbytes:
+            raise CheckpointUnusable(f"{self._what} ends in the middle of {parameter.name}")
+
+
+def _header(file: BufferedReader) -> dict[str, _Place]:
+    table: dict[str, Any] = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    start = file.tell()
+    return {
+        name: _Place(file, start + entry["data_offsets"][0], entry["dtype"], tuple(entry["shape"]))
+        for name, entry in table.items()
+        if name != "__metadata__"
+    }
 
 
 def _shards(index: Path) -> list[str]:

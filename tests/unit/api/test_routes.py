@@ -1,6 +1,8 @@
 """What routes answer when all is well."""
 
+import errno
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from horizon_app.api.openapi_export import full_schema
-from horizon_app.control import example
+from horizon_app.control import example, submission
 from tests.support.server import scripted_spec
 
 
@@ -88,6 +90,15 @@ def test_catalog_says_why_a_model_can_not_be_trained_and_follows_no_links(client
     assert not found["bert"]["trainable"] and "BertForMaskedLM" in found["bert"]["reason"]
 
 
+def test_catalog_calls_a_model_without_weights_trainable_from_random_weights_only(
+    client: TestClient, home: Path
+) -> None:
+    (home / "models" / "tiny" / "model.safetensors").unlink()
+    (model,) = client.get("/api/v1/models").json()["models"]
+    assert (model["trainable"], model["starts_from"]) == (False, ["random"])
+    assert "no weights" in model["reason"] and "model.init random" in model["reason"]
+
+
 def test_schema_of_the_spec_has_units(client: TestClient) -> None:
     schema = client.get("/api/v1/spec/schema").json()
     assert schema["$defs"]["OffloadSpec"]["properties"]["param_block_size"]["x-unit"] == "bytes"
@@ -134,3 +145,28 @@ def test_exported_schema_has_the_streams_frames_and_resolves_every_reference() -
     references = {part.partition('"')[0] for part in text.split("#/components/schemas/")[1:]}
     assert references <= components.keys()
     assert "#/$defs" not in text
+
+
+def test_run_on_a_full_disk_is_refused_with_the_numbers(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage("/")._replace(free=1000)
+    monkeypatch.setattr(submission.shutil, "disk_usage", lambda _path: usage)
+    answer = client.post("/api/v1/runs", json={"spec": scripted_spec()})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == "checkpoint"
+    assert "a checkpoint needs 4,194,352 bytes (4 parameters, 48 bytes each time)" in error["message"]
+    assert "1,000 bytes free" in error["message"]
+
+
+def test_run_where_nothing_can_be_written_is_refused_with_the_folder(
+    client: TestClient, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(**_: Any) -> Any:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(submission.tempfile, "TemporaryFile", read_only)
+    answer = client.post("/api/v1/runs", json={"spec": scripted_spec()})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["message"] == f"{home / 'runs'} can't be written: Read-only file system"
+    assert "another home folder" in error["fix"]

@@ -219,7 +219,7 @@ def moved(checkpoint: Path) -> None:
 
 
 DAMAGE: dict[Callable[[Path], None], str] = {
-    cut: "model.safetensors has 32 bytes instead of 66",
+    cut: "model.safetensors has 32 bytes instead of 4164",
     emptied: "manifest.json can't be read: Invalid JSON",
     without_manifest: "manifest.json is missing",
     without_a_file: "config.json is missing",
