@@ -13,15 +13,18 @@ from starlette.exceptions import HTTPException
 from horizon_app.contracts.problems import FieldProblem, Problem, SpecRefused
 from horizon_app.control.errors import (
     BadQuery,
+    CheckpointNotFound,
     ControlError,
     DataRefused,
     ExampleFailed,
     IllegalTransition,
     NothingRecorded,
+    NothingToResume,
     PreviewFailed,
     RunIsLive,
     RunNotFound,
     RunNotLive,
+    WorkerStillThere,
 )
 from horizon_app.store.errors import DatabaseBusy
 
@@ -35,6 +38,9 @@ _TABLE: dict[type[Exception], tuple[int, str, str]] = {
     NothingRecorded: (404, "nothing-recorded", "Nothing recorded yet"),
     RunIsLive: (409, "run-is-live", "The run is live"),
     RunNotLive: (409, "run-not-live", "The run is not live"),
+    NothingToResume: (409, "nothing-to-resume", "There is nothing left to do"),
+    WorkerStillThere: (409, "worker-still-there", "The run's worker has not gone yet"),
+    CheckpointNotFound: (404, "checkpoint-not-found", "No such checkpoint"),
     IllegalTransition: (409, "illegal-transition", "The run's state does not allow it"),
     DataRefused: (422, "data-refused", "The data can't be used"),
     PreviewFailed: (500, "preview-failed", "The data could not be looked at"),

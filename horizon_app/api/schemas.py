@@ -19,10 +19,19 @@ class NewRunBody(_Body):
     start: bool = Field(default=True, description="false keeps the run out of the queue until it is started")
 
 
+class ResumeBody(_Body):
+    """What is to be different when a run goes on."""
+
+    set: dict[str, Any] = Field(
+        default_factory=dict[str, Any],
+        description='new values of the spec by dotted key, for example {"training.optimizer_steps": 400}',
+    )
+
+
 class StopBody(_Body):
     """How a run is stopped."""
 
-    save: bool = Field(default=True, description="write the model of the last step before stopping")
+    save: bool = Field(default=True, description="write a checkpoint of the last step before stopping")
 
 
 class EditBody(_Body):

@@ -1,14 +1,15 @@
-"""A run that a terminal holds: submitted, supervised to its end, stopped by Ctrl-C and ended by a second one."""
+"""A run that a terminal holds: submitted or resumed, watched to its end, stopped by Ctrl-C, ended by a second one."""
 
 import asyncio
 import contextlib
 import signal
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from horizon_app.cli.run_progress import RunProgress
 from horizon_app.contracts.run_state import LIVE
-from horizon_app.contracts.run_view import RunDetail
+from horizon_app.contracts.run_view import Run, RunDetail
 from horizon_app.control.errors import RunNotLive
 from horizon_app.control.process_watch import is_alive, signal_group
 from horizon_app.control.run_folder import RunFolder
@@ -16,7 +17,7 @@ from horizon_app.control.workstation import Workstation
 
 
 class ForegroundRun:
-    """One run from its spec to its end."""
+    """One run, from its spec or its last checkpoint to its end."""
 
     def __init__(self, station: Workstation, runs_dir: Path, progress: RunProgress) -> None:
         self.interrupts = 0
@@ -27,18 +28,26 @@ class ForegroundRun:
         self._run_id: str | None = None
 
     async def train(self, document: Any, base_dir: Path) -> RunDetail:
-        """Submit the spec and stay with the run until it has ended. Raises SpecRefused or ControlError."""
+        """Submit a spec and stay with the run until it has ended. Raises SpecRefused or ControlError."""
+        return await self._stay_with(lambda: self._station.submit(document, base_dir=base_dir), after=0)
+
+    async def resume(self, run_id: str, changes: Mapping[str, Any]) -> RunDetail:
+        """Queue an ended run again and stay with it until it has ended again. Raises SpecRefused or ControlError."""
+        before = self._station.run(run_id).last_seq
+        return await self._stay_with(lambda: self._station.resume(run_id, changes, by_client=False), after=before)
+
+    async def _stay_with(self, queue: Callable[[], Run], after: int) -> RunDetail:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupt)
-        detail = self._station.submit(document, base_dir=base_dir)
-        self._run_id = detail.id
-        self._progress.say(f"run {detail.id} ({detail.name})")
+        run = queue()
+        self._run_id = run.id
+        self._progress.say(f"run {run.id} ({run.name})")
         for other in self._station.runs(state=sorted(LIVE)).runs:
             self._progress.say(f"it waits for run {other.id} ({other.name}), which is {other.state.value}")
         if self.interrupts:
-            self._stop(detail.id)
-        return await self._station.supervise(detail.id, self._progress.show)
+            self._stop(run.id)
+        return await self._station.supervise(run.id, self._progress.show, after=after)
 
     def _interrupt(self) -> None:
         self.interrupts += 1

@@ -1,6 +1,6 @@
 """The history of runs: through the server that runs on the home folder, else straight from its database."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,7 +10,7 @@ import httpx
 
 from horizon_app.cli.refusals import CommandFailed
 from horizon_app.contracts.run_state import RunState
-from horizon_app.contracts.run_view import Run, RunDetail, RunPage
+from horizon_app.contracts.run_view import CheckpointsAnswer, Run, RunDetail, RunPage
 from horizon_app.control.server_file import find_server
 from horizon_app.settings import AppSettings
 
@@ -54,6 +54,22 @@ class History(Protocol):
         """Delete a run that has ended; gives the bytes freed."""
         ...
 
+    def resume(self, run_id: str, changes: Mapping[str, Any]) -> Run:
+        """Queue an ended run again, with changes to its spec by dotted key."""
+        ...
+
+    def save_checkpoint(self, run_id: str) -> Run:
+        """Ask a live run for a checkpoint."""
+        ...
+
+    def checkpoints(self, run_id: str) -> CheckpointsAnswer:
+        """The checkpoints of a run."""
+        ...
+
+    def pin(self, run_id: str, step: int, *, pinned: bool) -> CheckpointsAnswer:
+        """Keep a checkpoint from being rotated away, or no longer."""
+        ...
+
 
 class StationHistory:
     """The history of a home folder without a server."""
@@ -80,6 +96,22 @@ class StationHistory:
         """Delete a run that has ended."""
         return self._station.delete(run_id)
 
+    def resume(self, run_id: str, changes: Mapping[str, Any]) -> Run:
+        """Queue an ended run again: it starts with the next server, or the next `horizon run`."""
+        return self._station.resume(run_id, changes, by_client=False)
+
+    def save_checkpoint(self, run_id: str) -> Run:
+        """Ask a live run for a checkpoint."""
+        return self._station.save_checkpoint(run_id)
+
+    def checkpoints(self, run_id: str) -> CheckpointsAnswer:
+        """The checkpoints of a run."""
+        return self._station.checkpoints(run_id)
+
+    def pin(self, run_id: str, step: int, *, pinned: bool) -> CheckpointsAnswer:
+        """Keep a checkpoint, or no longer."""
+        return self._station.pin(run_id, step, pinned=pinned)
+
 
 class ServerHistory:
     """The history through the REST API of a running server."""
@@ -93,15 +125,32 @@ class ServerHistory:
 
     def show(self, run_id: str) -> RunDetail:
         """One run."""
-        return RunDetail.model_validate(self._call("GET", f"/runs/{quote(run_id, safe='')}"))
+        return RunDetail.model_validate(self._call("GET", _of(run_id)))
 
     def stop(self, run_id: str, *, save: bool) -> Run:
         """Stop a live run."""
-        return Run.model_validate(self._call("POST", f"/runs/{quote(run_id, safe='')}/stop", json={"save": save}))
+        return Run.model_validate(self._call("POST", f"{_of(run_id)}/stop", json={"save": save}))
 
     def delete(self, run_id: str) -> int:
         """Delete a run that has ended."""
-        return int(self._call("DELETE", f"/runs/{quote(run_id, safe='')}")["freed_bytes"])
+        return int(self._call("DELETE", _of(run_id))["freed_bytes"])
+
+    def resume(self, run_id: str, changes: Mapping[str, Any]) -> Run:
+        """Queue an ended run again."""
+        return Run.model_validate(self._call("POST", f"{_of(run_id)}/resume", json={"set": dict(changes)}))
+
+    def save_checkpoint(self, run_id: str) -> Run:
+        """Ask a live run for a checkpoint."""
+        return Run.model_validate(self._call("POST", f"{_of(run_id)}/checkpoint"))
+
+    def checkpoints(self, run_id: str) -> CheckpointsAnswer:
+        """The checkpoints of a run."""
+        return CheckpointsAnswer.model_validate(self._call("GET", f"{_of(run_id)}/checkpoints"))
+
+    def pin(self, run_id: str, step: int, *, pinned: bool) -> CheckpointsAnswer:
+        """Keep a checkpoint, or no longer."""
+        answer = self._call("POST" if pinned else "DELETE", f"{_of(run_id)}/checkpoints/{step}/pin")
+        return CheckpointsAnswer.model_validate(answer)
 
     def _call(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         try:
@@ -111,6 +160,10 @@ class ServerHistory:
         if answer.is_error:
             raise CommandFailed(_problem_text(answer))
         return answer.json()
+
+
+def _of(run_id: str) -> str:
+    return f"/runs/{quote(run_id, safe='')}"
 
 
 @contextmanager

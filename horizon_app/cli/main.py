@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from horizon_app import __version__
+from horizon_app.cli.checkpoints import list_checkpoints, pin_checkpoint, resume_run, save_checkpoint
 from horizon_app.cli.data import data_app
 from horizon_app.cli.example import example
 from horizon_app.cli.model import model_app
@@ -40,6 +41,10 @@ def horizon(
 app.command()(serve)
 app.command()(example)
 app.command()(run)
+runs_app.command("resume")(resume_run)
+runs_app.command("checkpoint")(save_checkpoint)
+runs_app.command("checkpoints")(list_checkpoints)
+runs_app.command("pin")(pin_checkpoint)
 app.add_typer(runs_app, name="runs")
 app.add_typer(model_app, name="model")
 app.add_typer(data_app, name="data")

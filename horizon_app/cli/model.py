@@ -1,6 +1,7 @@
 """`horizon model`: what a checkpoint holds, and checkpoints from other formats."""
 
 import json
+import os
 import sys
 from dataclasses import asdict
 from enum import StrEnum
@@ -13,7 +14,10 @@ from horizon_app.cli.refusals import ASKED_WRONGLY, CommandFailed, exit_codes, s
 from horizon_app.cli.settings_option import JsonOption
 
 if TYPE_CHECKING:
+    import torch
+
     from horizon_app.engine.model.gguf import Conversion
+    from horizon_app.engine.model.import_weights import Source
     from horizon_app.engine.model.inspect import Inspection
 
 model_app = typer.Typer(help="Look into checkpoints, and import them.", no_args_is_help=True)
@@ -23,13 +27,19 @@ class Dtype(StrEnum):
     """Formats that a conversion writes."""
 
     BF16 = "bf16"
+    FP16 = "fp16"
     FP32 = "fp32"
 
 
 FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="A Hugging Face checkpoint folder.")]
-InArgument = Annotated[Path, typer.Argument(metavar="IN", help="A GGUF file, or a folder that holds one.")]
+InArgument = Annotated[
+    Path,
+    typer.Argument(metavar="IN", help="A GGUF or .bin file, or a folder with such files or safetensors shards."),
+]
 OutArgument = Annotated[Path, typer.Argument(metavar="OUT", help="The folder to make; must be new or empty.")]
-DtypeOption = Annotated[Dtype, typer.Option("--dtype", help="Format of the written weights.")]
+DtypeOption = Annotated[
+    Dtype | None, typer.Option("--dtype", help="Format of the written weights; bf16 for GGUF, else as they are stored.")
+]
 
 
 @model_app.command("inspect")
@@ -44,8 +54,9 @@ def inspect(folder: FolderArgument, as_json: JsonOption = False) -> None:
     with exit_codes():
         from horizon_app.control.model_folder import read_model_facts
         from horizon_app.engine.model.inspect import inspect_model
+        from horizon_app.engine.training.rehearsal import rehearse
 
-        found = inspect_model(folder, read_model_facts(folder))
+        found = inspect_model(folder, read_model_facts(folder), rehearse)
     if as_json:
         _print_json({"path": str(folder), **asdict(found)})
     else:
@@ -53,28 +64,54 @@ def inspect(folder: FolderArgument, as_json: JsonOption = False) -> None:
 
 
 @model_app.command("convert")
-def convert(source: InArgument, out: OutArgument, dtype: DtypeOption = Dtype.BF16, as_json: JsonOption = False) -> None:
-    """Write a GGUF model as a folder with safetensors, config, tokenizer and chat template.
+def convert(source: InArgument, out: OutArgument, dtype: DtypeOption = None, as_json: JsonOption = False) -> None:
+    """Write a GGUF model, or one with pickled (.bin) or sharded weights, as a folder that can be trained.
 
-    Exit code: 0 written and checked, 1 refused or failed; OUT is then as it was.
+    Pickled files are read in a process of their own, which makes tensors of them and nothing else. Exit code: 0 written
+    and checked, 1 refused or failed; OUT is then as it was.
     """
+    os.environ.setdefault("TQDM_DISABLE", "1")  # the bars of libraries, which would stand between our own lines
     with exit_codes():
-        import torch
-
         from horizon_app.engine.errors import EngineError
-        from horizon_app.engine.model.gguf import convert_gguf, find_gguf
+        from horizon_app.engine.model.import_weights import Kind, find_source
 
-        written = {Dtype.BF16: torch.bfloat16, Dtype.FP32: torch.float32}[dtype]
         try:
-            done = convert_gguf(find_gguf(source), out, dtype=written, on_stage=say)
+            found = find_source(source)
+            answer, lines = _from_gguf(found, out, dtype) if found.kind is Kind.GGUF else _import(found, out, dtype)
         except EngineError as error:
             raise CommandFailed(str(error)) from error
-    for warning in done.warnings:
-        say(f"warning: {warning}")
     if as_json:
-        _print_json({"path": str(out), "dtype": dtype.value, **asdict(done)})
+        _print_json({"path": str(out), **answer})
     else:
-        sys.stdout.write("\n".join(_conversion_lines(done, out, dtype)) + "\n")
+        sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _torch_dtype(dtype: Dtype | None) -> "torch.dtype | None":
+    import torch
+
+    return None if dtype is None else {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[dtype]
+
+
+def _from_gguf(source: "Source", out: Path, dtype: Dtype | None) -> tuple[dict[str, Any], list[str]]:
+    from horizon_app.engine.model.gguf import convert_gguf
+
+    written = dtype or Dtype.BF16
+    done = convert_gguf(source.files[0], out, dtype=_torch_dtype(written), on_stage=say)
+    return {"dtype": written.value, **asdict(done)}, _conversion_lines(done, out, written)
+
+
+def _import(source: "Source", out: Path, dtype: Dtype | None) -> tuple[dict[str, Any], list[str]]:
+    from horizon_app.cli.quantities import show_bytes
+    from horizon_app.engine.model.import_weights import import_weights
+
+    done = import_weights(source, out, dtype=_torch_dtype(dtype), on_stage=say)
+    lines = [
+        f"{out} is ready: {done.architecture}, {done.tensors} tensors, {show_bytes(done.num_bytes)} "
+        f"{'as they were stored' if dtype is None else f'in {dtype}'}",
+        f"  from        {done.kind} weights",
+        "  checked     every tensor of the model is there, in its shape",
+    ]
+    return {"dtype": None if dtype is None else dtype.value, **asdict(done)}, lines
 
 
 def _inspection_lines(found: "Inspection") -> list[str]:
@@ -82,6 +119,7 @@ def _inspection_lines(found: "Inspection") -> list[str]:
     tied = {True: "tied to the embedding", False: "has weights of its own", None: None}[found.tied]
     rows = [
         ("architecture", found.architecture),
+        ("model_type", found.model_type),
         ("layers", found.layers),
         ("parameters", None if found.parameters is None else f"{found.parameters:,}"),
         ("dtype", found.dtype),

@@ -20,16 +20,34 @@ def apply_overrides(source: SpecSource, settings: list[str]) -> SpecSource:
     overrides = dict(source.overrides)
     problems: list[FieldProblem] = []
     for setting in settings:
-        option = f"--set {setting}"
         try:
             path, value = _split(setting)
             document = _lay_over(document, path, value)
-            overrides[path] = option
+            overrides[path] = f"--set {setting}"
         except ValueError as error:
-            problems.append(FieldProblem(field=setting.partition("=")[0], message=str(error), file=option))
+            problems.append(_problem(setting, error))
     if problems:
         raise SpecRefused(problems)
     return dataclasses.replace(source, document=document, overrides=overrides)
+
+
+def read_changes(settings: list[str]) -> dict[str, Any]:
+    """Each `key=value` by its dotted key, with its value typed as in YAML. Raises SpecRefused."""
+    changes: dict[str, Any] = {}
+    problems: list[FieldProblem] = []
+    for setting in settings:
+        try:
+            path, value = _split(setting)
+            changes[".".join(path)] = value
+        except ValueError as error:
+            problems.append(_problem(setting, error))
+    if problems:
+        raise SpecRefused(problems)
+    return changes
+
+
+def _problem(setting: str, error: ValueError) -> FieldProblem:
+    return FieldProblem(field=setting.partition("=")[0], message=str(error), file=f"--set {setting}")
 
 
 def _split(setting: str) -> tuple[KeyPath, Any]:

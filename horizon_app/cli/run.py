@@ -1,10 +1,10 @@
-"""`horizon run SPEC`: one run in the foreground, recorded in the same history as all others."""
+"""`horizon run`: one run in the foreground, recorded in the same history as all others."""
 
 import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,9 @@ from horizon_app.cli.refusals import ASKED_WRONGLY, FAILED, INTERRUPTED, exit_co
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from horizon_app.cli.foreground import ForegroundRun
     from horizon_app.cli.spec_file import SpecSource
     from horizon_app.contracts.problems import SpecRefused
     from horizon_app.contracts.run_view import RunDetail
@@ -24,7 +27,15 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Another value for one key, e.g. training.optimizer_steps=50."),
 ]
-ResumeOption = Annotated[str | None, typer.Option("--resume", metavar="RUN_ID", help="Not available yet.")]
+ResumeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--resume",
+        metavar="RUN_ID",
+        help="Go on with an ended run from its newest whole checkpoint; --set changes what does not decide its model "
+        "or data, e.g. training.optimizer_steps to extend a finished one.",
+    ),
+]
 
 
 def run(
@@ -34,19 +45,19 @@ def run(
     resume: ResumeOption = None,
     home: HomeOption = None,
 ) -> None:
-    """Train one run in the foreground.
+    """Train one run in the foreground, or go on with one that has ended.
 
     Ctrl-C saves the model at the next optimizer step and stops; a second Ctrl-C ends the run at once.
     Exit code: 0 finished, 1 failed, 2 bad spec, 130 interrupted.
     """
-    if resume is not None:
-        say("--resume is not available yet; start a new run whose model.path is the last checkpoint's folder")
-        raise typer.Exit(ASKED_WRONGLY)
-    if spec is None:
-        say("name a spec file: horizon run SPEC")
+    if (spec is None) == (resume is None):
+        say("name a spec file, or a run to go on with: horizon run SPEC, or horizon run --resume RUN_ID")
         raise typer.Exit(ASKED_WRONGLY)
     with exit_codes():
         settings = make_settings(home=home)
+        if resume is not None:
+            raise typer.Exit(_resume(resume, settings_given or [], settings, as_json=as_json))
+        assert spec is not None, "one of the two is named"
         source = _read_spec(spec, settings_given or [], as_json=as_json)
         raise typer.Exit(_train(source, settings, as_json=as_json))
 
@@ -77,19 +88,40 @@ def _refuse(refused: "SpecRefused", *, as_json: bool) -> None:
 
 
 def _train(source: "SpecSource", settings: "AppSettings", *, as_json: bool) -> int:
+    from horizon_app.contracts.problems import SpecRefused
+
+    try:
+        return _see_through(
+            settings, lambda run: run.train(source.document, source.path.absolute().parent), as_json=as_json
+        )
+    except SpecRefused as refused:
+        _refuse(source.placed(refused), as_json=as_json)
+        raise
+
+
+def _resume(run_id: str, settings_given: list[str], settings: "AppSettings", *, as_json: bool) -> int:
+    from horizon_app.cli.overrides import read_changes
+    from horizon_app.contracts.problems import SpecRefused
+
+    try:
+        changes = read_changes(settings_given)
+        return _see_through(settings, lambda run: run.resume(run_id, changes), as_json=as_json)
+    except SpecRefused as refused:
+        _refuse(refused, as_json=as_json)
+        raise
+
+
+def _see_through(
+    settings: "AppSettings", begin: "Callable[[ForegroundRun], Coroutine[Any, Any, RunDetail]]", *, as_json: bool
+) -> int:
     from horizon_app.cli.foreground import ForegroundRun
     from horizon_app.cli.run_progress import RunProgress
     from horizon_app.cli.run_summary import json_body, outcome_of, summary_lines
-    from horizon_app.contracts.problems import SpecRefused
     from horizon_app.control.workstation import Workstation
 
     with Workstation(settings) as station, RunProgress() as progress:
         foreground = ForegroundRun(station, settings.runs_dir, progress)
-        try:
-            detail = asyncio.run(foreground.train(source.document, source.path.absolute().parent))
-        except SpecRefused as refused:
-            _refuse(source.placed(refused), as_json=as_json)
-            raise
+        detail = asyncio.run(begin(foreground))
     if as_json:
         _print_json(json_body(detail.id, outcome_of(detail)))
     else:

@@ -58,6 +58,8 @@ class RunProgress:
         elif isinstance(frame, FactNoted) and frame.kind == "plan":
             self._total = frame.data.get("total_steps")
             self._bar.update(self._task, total=self._total)
+        elif isinstance(frame, FactNoted) and frame.kind == "resumed":
+            self.say(frame.message)
         elif isinstance(frame, LogWritten) and frame.level == "warning":
             self.say(f"warning: {frame.message}")
 

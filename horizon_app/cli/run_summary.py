@@ -49,8 +49,9 @@ def summary_lines(detail: RunDetail, runs_dir: Path) -> list[str]:
             f"host {show_bytes(peak.host_bytes)}{disk}, process {show_bytes(peak.resident_bytes)}"
         )
     run_dir = runs_dir / detail.id
-    if detail.checkpoints:
-        lines.append(f"  model        {run_dir / max(detail.checkpoints, key=lambda c: c.step).path}")
+    whole = [checkpoint for checkpoint in detail.checkpoints if not checkpoint.broken]
+    if whole:
+        lines.append(f"  model        {run_dir / max(whole, key=lambda checkpoint: checkpoint.step).path}")
     if outcome.state in {RunState.FAILED, RunState.INTERRUPTED}:
         lines.append(f"  log          {run_dir / 'worker.log'}")
     return lines

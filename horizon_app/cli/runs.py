@@ -43,7 +43,7 @@ def list_runs(
     with exit_codes(), open_history(make_settings(home=home)) as history:
         page = history.list(query)
     if as_json:
-        _print_json(page.model_dump(mode="json"))
+        print_json(page.model_dump(mode="json"))
     elif page.runs:
         _print_table(page.runs, page.total)
     else:
@@ -61,7 +61,7 @@ def show_run(run_id: RunArgument, as_json: JsonOption = False, home: HomeOption 
         with open_history(settings) as history:
             detail = history.show(run_id)
     if as_json:
-        _print_json(detail.model_dump(mode="json"))
+        print_json(detail.model_dump(mode="json"))
     else:
         sys.stdout.write("\n".join(detail_lines(detail, settings.runs_dir)) + "\n")
 
@@ -76,7 +76,7 @@ def stop_run(
     with exit_codes(), open_history(make_settings(home=home)) as history:
         run = history.stop(run_id, save=save)
     if as_json:
-        _print_json(run.model_dump(mode="json"))
+        print_json(run.model_dump(mode="json"))
     else:
         sys.stdout.write(f"{run.id} is {run.state.value}\n")
 
@@ -97,7 +97,7 @@ def delete_run(
             typer.confirm(f"Delete {detail.id} ({detail.name}, {detail.state.value}, {saved})?", abort=True, err=True)
         freed = history.delete(run_id)
     if as_json:
-        _print_json({"id": run_id, "freed_bytes": freed})
+        print_json({"id": run_id, "freed_bytes": freed})
     else:
         sys.stdout.write(f"{run_id} deleted, {show_bytes(freed)} freed\n")
 
@@ -138,5 +138,6 @@ def _print_table(runs: "list[Run]", total: int) -> None:
         console.print(f"{len(runs)} of {total} runs; --limit and --cursor show more", highlight=False)
 
 
-def _print_json(body: dict[str, Any]) -> None:
+def print_json(body: dict[str, Any]) -> None:
+    """One JSON object on standard output."""
     sys.stdout.write(json.dumps(body, ensure_ascii=False) + "\n")

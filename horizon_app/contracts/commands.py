@@ -14,7 +14,15 @@ class StopRun(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: Literal["stop"] = "stop"
-    save: bool = Field(default=True, description="write the model of the last step before stopping")
+    save: bool = Field(default=True, description="write a checkpoint of the last step before stopping")
+
+
+class SaveCheckpoint(BaseModel):
+    """Write a checkpoint after the optimizer step that is being done."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Literal["checkpoint"] = "checkpoint"
 
 
 class SetKnobs(BaseModel):
@@ -34,5 +42,5 @@ class SetKnobs(BaseModel):
         return self
 
 
-Command = Annotated[StopRun | SetKnobs, Field(discriminator="type")]
+Command = Annotated[StopRun | SaveCheckpoint | SetKnobs, Field(discriminator="type")]
 COMMAND: TypeAdapter[Command] = TypeAdapter(Command)

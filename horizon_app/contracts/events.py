@@ -50,7 +50,8 @@ class FactNoted(_Event):
     """Something worth keeping that has no type of its own; `kind` says what.
 
     Kinds: `layout` (data: a `BlockLayout`), `plan` (data: bytes per tier, resolved spec), `memory` (peaks), `data`
-    (rows, tokens, fingerprint, skipped), `outcome` (data: a `RunOutcome`), `checkpoint_removed` (data: step),
+    (rows, tokens, fingerprint, skipped), `outcome` (data: a `RunOutcome`), `checkpoint_removed` (data: step), `resumed`
+    (another worker goes on from data: step, 0 where there was no checkpoint; metrics of later steps are void),
     `changed` (data: knob, old, new, step: the first optimizer step with the new value), `skipped` (an fp16 overflow;
     data: step, loss_scale: the scale that overflowed), `micro_batch` (data: old, new, reason).
     """

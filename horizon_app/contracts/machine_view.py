@@ -4,6 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from horizon_app.contracts.run_spec import Init
+
 DataKind = Literal["text", "jsonl", "json", "csv", "parquet"]
 
 
@@ -59,8 +61,9 @@ class ModelEntry(_View):
     dtype: str | None
     bytes: int = Field(description="size of the weight files")
     has_weights: bool
-    trainable: bool
-    reason: str = Field(description="why it can't be trained; empty where it can")
+    trainable: bool = Field(description="whether a run of its own weights can be started")
+    starts_from: list[Init] = Field(description="the values of model.init with which a run can be started")
+    reason: str = Field(description="why it can't be trained, or only from random weights; empty where it can")
 
 
 class ModelsAnswer(_View):

@@ -25,7 +25,7 @@ TRANSITIONS: dict[RunState, frozenset[RunState]] = {
     _S.RUNNING: frozenset({_S.PAUSED, _S.STOPPING, _S.FINISHED, _S.STOPPED, _S.FAILED, _S.INTERRUPTED}),
     _S.PAUSED: frozenset({_S.RUNNING, _S.STOPPING, _S.STOPPED, _S.FAILED, _S.INTERRUPTED}),
     _S.STOPPING: frozenset({_S.STOPPED, _S.FINISHED, _S.FAILED, _S.INTERRUPTED}),
-    _S.FINISHED: frozenset(),
+    _S.FINISHED: frozenset({_S.QUEUED}),  # extended
     _S.STOPPED: frozenset({_S.QUEUED}),
     _S.FAILED: frozenset({_S.QUEUED}),
     _S.INTERRUPTED: frozenset({_S.QUEUED}),

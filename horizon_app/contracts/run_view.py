@@ -49,6 +49,18 @@ class Checkpoint(_View):
     step: int
     path: str = Field(description="folder, relative to the run's folder")
     bytes: int
+    time: datetime | None = Field(default=None, description="when it was written, where it can still tell")
+    eval_loss: float | None = Field(default=None, description="of these very weights, where it was measured")
+    nonfinite: int = Field(default=0, description="values in it that are NaN or infinite")
+    best: bool = Field(default=False, description="whether it has the lowest eval loss; it is never rotated away")
+    pinned: bool = Field(default=False, description="whether somebody keeps it from being rotated away")
+    broken: str = Field(default="", description="why it can't be used; empty where it is whole")
+
+
+class CheckpointsAnswer(_View):
+    """The checkpoints of a run, by step."""
+
+    checkpoints: list[Checkpoint]
 
 
 class RunDetail(Run):

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from horizon_app.contracts.machine_view import DataKind, DatasetEntry, DatasetsAnswer, ModelEntry, ModelsAnswer
+from horizon_app.contracts.run_spec import Init
 from horizon_app.control.model_folder import is_model_folder, read_model_facts
+from horizon_app.planning.feasibility import tokenizer_fault
 from horizon_app.settings import AppSettings
 
 _DEEPEST = 4
@@ -63,11 +65,14 @@ def _folders(roots: list[Path]) -> Iterator[Path]:
 
 def _model(folder: Path, home: Path) -> ModelEntry:
     facts = read_model_facts(folder)
-    reason = facts.obstacle or ("" if facts.has_tokenizer else "the folder has no tokenizer")
+    reason = facts.obstacle or tokenizer_fault(facts) or ("" if facts.has_tokenizer else "the folder has no tokenizer")
+    starts_from = [] if reason else [init for init in Init if init is Init.RANDOM or not facts.weights_obstacle]
+    if starts_from == [Init.RANDOM]:
+        reason = f"{facts.weights_obstacle}: only a run with model.init random can be started"
     return ModelEntry(
         path=spec_path(folder, home), name=folder.name, architecture=facts.architecture, parameters=facts.parameters,
         layers=facts.layers, dtype=facts.dtype, bytes=facts.weight_bytes, has_weights=facts.has_weights,
-        trainable=not reason, reason=reason,
+        trainable=Init.PRETRAINED in starts_from, starts_from=starts_from, reason=reason,
     )  # fmt: skip
 
 

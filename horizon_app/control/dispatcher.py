@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from horizon_app.control.hub import Hub
 from horizon_app.control.launcher import Launcher
 from horizon_app.control.scheduler import start_next
-from horizon_app.control.supervisor import Supervisor
+from horizon_app.control.supervisor import TICK_S, Supervisor
 from horizon_app.settings import AppSettings
 from horizon_app.store.database import Database
 from horizon_app.store.runs import StoredRun, changed_since, live_runs
@@ -38,6 +39,12 @@ class Dispatcher:
         """Record what the workers of live runs have written since anybody watched them, without going on to watch."""
         for run in self._live():
             self._supervisor(run).look()
+
+    def settle(self, run: StoredRun) -> None:
+        """Record what a run's worker has written; where that is gone without a last word, end the run."""
+        supervisor = self._supervisor(run)
+        while not supervisor.look() and supervisor.misses_worker:
+            time.sleep(TICK_S)
 
     async def run(self, *, only: str | None = None, may_start: Callable[[], bool] = lambda: True) -> None:
         """Until cancelled. `only` is the one run that may be started here; `may_start` is asked before each start."""

@@ -42,6 +42,24 @@ class RunIsLive(ControlError):
         super().__init__(f"run {run_id} is {state.value} and can't be {action}; stop it first")
 
 
+class NothingToResume(ControlError):
+    """A finished run was to go on, without more to do."""
+
+
+class WorkerStillThere(ControlError):
+    """A run has ended, but its worker process does not go."""
+
+    def __init__(self, *, run_id: str, pid: int) -> None:
+        super().__init__(f"run {run_id} has ended, but its worker process {pid} still runs; try again in a moment")
+
+
+class CheckpointNotFound(ControlError):
+    """The run has no such checkpoint."""
+
+    def __init__(self, *, run_id: str, step: int) -> None:
+        super().__init__(f"run {run_id} has no checkpoint of step {step}")
+
+
 class NothingRecorded(ControlError):
     """The run has nothing of this kind yet."""
 

@@ -2,12 +2,14 @@
 
 import base64
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from horizon_app.contracts.frames import FRAME, Frame
 from horizon_app.contracts.residency import BlockLayout
 from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.run_view import (
+    CheckpointsAnswer,
     LogAnswer,
     LogLine,
     ResidencyAnswer,
@@ -17,6 +19,7 @@ from horizon_app.contracts.run_view import (
     Series,
     SeriesAnswer,
 )
+from horizon_app.control.checkpoints import list_checkpoints
 from horizon_app.control.errors import BadQuery, NothingRecorded, RunNotFound
 from horizon_app.control.run_folder import RunFolder
 from horizon_app.control.views import detail_view, run_view
@@ -68,7 +71,15 @@ class History:
             run, order = get_run(tx, run_id), get_order(tx, run_id)
             if run is None or order is None:
                 raise RunNotFound(run_id)
-            return detail_view(run, order, checkpoints_of(tx, run_id))
+            recorded = checkpoints_of(tx, run_id)
+        return detail_view(run, order, list_checkpoints(self._folder(run_id), run_id, recorded))
+
+    def checkpoints(self, run_id: str) -> CheckpointsAnswer:
+        """The checkpoints of a run, whole ones and broken ones. Raises RunNotFound."""
+        with self._database.read() as tx:
+            self._get(tx, run_id)
+            recorded = checkpoints_of(tx, run_id)
+        return CheckpointsAnswer(checkpoints=list_checkpoints(self._folder(run_id), run_id, recorded))
 
     def summary(self, run_id: str) -> Run | None:
         """One run as the history lists it; None where there is none."""
@@ -136,6 +147,9 @@ class History:
         frame = RunFolder(self._settings.runs_dir, run_id).frame_at_step(step)
         shown = None if frame is None else base64.b64encode(frame).decode()
         return ResidencyAnswer(layout=BlockLayout.model_validate(event["data"]), frame=shown)
+
+    def _folder(self, run_id: str) -> Path:
+        return RunFolder(self._settings.runs_dir, run_id).path
 
     def _get(self, tx: Transaction, run_id: str) -> StoredRun:
         run = get_run(tx, run_id)

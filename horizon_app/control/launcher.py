@@ -38,6 +38,9 @@ class Launcher:
 
     def launch(self, run: StoredRun, order: StoredOrder) -> tuple[int, float]:
         """Write run.json and start the worker; gives process id and start time. Raises OSError."""
+        self.exit_status(run.id)  # buries the worker of an earlier life, if it was ours
+        self._children.pop(run.id, None)
+        self._statuses.pop(run.id, None)
         folder = RunFolder(self._settings.runs_dir, run.id)
         folder.write_order(order_document(run.id, order, folder.path))
         pid = self._spawn(folder.path)

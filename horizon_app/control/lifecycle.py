@@ -32,6 +32,8 @@ def enter_state(tx: Transaction, run: StoredRun, event: StateChanged) -> None:
         times["stop_asked_at"] = event.time
     if event.state in ENDED:
         times["ended_at"] = event.time
+    if event.state is RunState.QUEUED:  # again
+        times |= {"ended_at": None, "stop_asked_at": None}
     came_from = [state for state, targets in TRANSITIONS.items() if event.state in targets]
     if not set_state(tx, run.id, came_from, event.state, event.reason, **times):
         raise IllegalTransition(run_id=run.id, old=run.state, new=event.state)

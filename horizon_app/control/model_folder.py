@@ -1,34 +1,46 @@
-"""Reads what a model's folder tells without loading it: config.json and the headers of safetensors files.
+"""Reads what a model's folder tells without loading it: config.json, the tokenizer, the headers of safetensors files.
 
 Runs no code of the model and opens no pickled file.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
+from horizon_app.control.known_models import causal_models
+from horizon_app.control.weight_files import Header, Unreadable, read_headers, read_json
 from horizon_app.planning.facts import ModelFacts
+from horizon_app.planning.model_config import config_faults, recurrent_layers, text_config
+from horizon_app.planning.stored_weights import embedding_rows, stored_faults
 
-_MAX_HEADER_BYTES = 100 << 20
-_MAX_JSON_BYTES = 50 << 20
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
 _CAUSAL = ("ForCausalLM", "LMHeadModel", "LMHead")
-_OTHER_WEIGHTS = ("*.bin", "*.pt", "*.pth", "*.gguf")
-
-
-class Unreadable(ValueError):
-    """A file of the model can't be read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Weights:
-    parameters: int
+    tensors: Mapping[str, Header]
     num_bytes: int
-    dtype: str | None
-    widest_row: tuple[str, int] | None
+
+    @property
+    def parameters(self) -> int:
+        return sum(math.prod(shape) for _, shape in self.tensors.values())
+
+    @property
+    def dtype(self) -> str | None:
+        """The one that holds most elements."""
+        sizes: dict[str, int] = {}
+        for dtype, shape in self.tensors.values():
+            sizes[dtype] = sizes.get(dtype, 0) + math.prod(shape)
+        return max(sizes, key=lambda dtype: sizes[dtype]).lower() if sizes else None
+
+    @property
+    def widest_row(self) -> tuple[str, int] | None:
+        rows = {name: math.prod(shape[1:]) for name, (_, shape) in self.tensors.items() if len(shape) > 1}
+        return max(rows.items(), key=lambda row: row[1]) if rows else None
 
 
 def is_model_folder(folder: Path) -> bool:
@@ -39,24 +51,31 @@ def is_model_folder(folder: Path) -> bool:
 def read_model_facts(folder: Path) -> ModelFacts:
     """Everything that the folder tells; what is wrong with it stands in the facts and is not raised."""
     try:
-        config = _read_json(folder / "config.json")
-        obstacle = _obstacle(config)
+        config = read_json(folder / "config.json")
+        obstacle = "; ".join([*_class_faults(config), *config_faults(config)])
     except Unreadable as error:
-        config, obstacle = {}, str(error)
+        config, obstacle = {}, f"{error}; without its model_type nobody can tell what model it is"
+    text = text_config(config)
     weights, weights_obstacle = None, ""
     try:
-        weights = _read_weights(folder)
+        tensors, num_bytes = read_headers(folder)
+        weights = _Weights(tensors=tensors, num_bytes=num_bytes)
+        weights_obstacle = "; ".join(stored_faults(text, tensors))
     except Unreadable as error:
         weights_obstacle = str(error)
     return ModelFacts(
+        model_type=_text(config, "model_type"),
         architecture=_architecture(config),
-        layers=_number(config, "num_hidden_layers", "n_layer", "num_layers"),
+        layers=_number(text, "num_hidden_layers", "n_layer", "num_layers"),
         dtype=weights.dtype if weights else _text(config, "dtype", "torch_dtype"),
-        parameters=weights.parameters if weights else estimate_parameters(config),
+        parameters=weights.parameters if weights else estimate_parameters(text),
         weight_bytes=weights.num_bytes if weights else 0,
         has_weights=weights is not None,
         has_tokenizer=any((folder / name).is_file() for name in _TOKENIZER_FILES),
-        widest_row=weights.widest_row if weights else _widest_row(config),
+        largest_token_id=_largest_token_id(folder / "tokenizer.json"),
+        embedding_rows=embedding_rows(text, weights.tensors if weights else {}),
+        widest_row=weights.widest_row if weights else _widest_row(text),
+        recurrent_layers=recurrent_layers(text),
         obstacle=obstacle,
         weights_obstacle=weights_obstacle,
     )
@@ -83,101 +102,54 @@ def estimate_parameters(config: Mapping[str, Any]) -> int | None:
     return layers * layer + copies * words * width + width
 
 
-def _obstacle(config: Mapping[str, Any]) -> str:
-    architecture = _architecture(config)
-    if config.get("is_encoder_decoder"):
-        return f"{architecture or 'the model'} is an encoder-decoder, not a causal language model"
-    if config.get("auto_map") and architecture is None:
-        return "config.json names code inside of the model's folder, and code that comes with a model is never run"
-    if architecture is None:
-        return "config.json names no architecture (the key architectures)"
-    if not architecture.endswith(_CAUSAL):
-        return f"the architecture {architecture} is not a causal language model"
-    return ""
+def _class_faults(config: Mapping[str, Any]) -> list[str]:
+    """Why AutoModelForCausalLM makes nothing of it that can be trained."""
+    kind, architecture, known = config.get("model_type"), _architecture(config), causal_models()
+    if isinstance(kind, str) and known and kind not in known:
+        if config.get("auto_map"):
+            return [
+                f"model_type {kind} is no code of transformers but of the model's own folder (auto_map), and code that "
+                "comes with a model is never run"
+            ]
+        nested = text_config(config).get("model_type")
+        hint = (
+            f"; its text_config is a {nested}: take that model's own checkpoint" if nested not in (kind, None) else ""
+        )
+        return [f"model_type {kind} is no causal language model that the installed transformers knows{hint}"]
+    if config.get("auto_map") and kind is None:
+        return ["config.json names code inside of the model's folder (auto_map), which is never run"]
+    if architecture is None or architecture.endswith(_CAUSAL) or architecture == known.get(str(kind)):
+        return []
+    if architecture.endswith("ForConditionalGeneration") and known:
+        return []  # a wrapper, whose language model is made
+    return [f"the architecture {architecture} (model_type {kind}) is not a causal language model"]
+
+
+@lru_cache(maxsize=256)
+def _read_token_ids(path: Path, _mtime_ns: int, _size: int) -> int | None:
+    """The largest id, as the file was at that time."""
+    try:
+        content = read_json(path)
+        words = content["model"]["vocab"]
+        ids = list(words.values()) if isinstance(words, dict) else [len(words) - 1]
+        ids += [entry["id"] for entry in content.get("added_tokens") or ()]
+        return max(cast(list[int], ids), default=None)
+    except (Unreadable, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _largest_token_id(path: Path) -> int | None:
+    """The largest id that a tokenizer gives, as far as its file tells."""
+    try:
+        now = path.stat()
+    except OSError:
+        return None
+    return _read_token_ids(path, now.st_mtime_ns, now.st_size)
 
 
 def _architecture(config: Mapping[str, Any]) -> str | None:
     names = config.get("architectures")
     return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > _MAX_JSON_BYTES:
-            raise Unreadable(f"{path.name} has more than {_MAX_JSON_BYTES >> 20} MiB")
-        content = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise Unreadable(f"the folder has no {path.name}") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise Unreadable(f"{path.name} can't be read: {type(error).__name__}: {error}") from error
-    if not isinstance(content, dict):
-        raise Unreadable(f"{path.name} is not a JSON object")
-    return cast(dict[str, Any], content)
-
-
-def _read_weights(folder: Path) -> _Weights:
-    files = _weight_files(folder)
-    parameters = num_bytes = 0
-    dtypes: dict[str, int] = {}
-    widest: tuple[str, int] | None = None
-    for path in files:
-        for name, (dtype, shape) in read_header(path).items():
-            elements = math.prod(shape)
-            parameters += elements
-            dtypes[dtype] = dtypes.get(dtype, 0) + elements
-            row = elements // shape[0] if len(shape) > 1 and shape[0] else 0
-            if widest is None or row > widest[1]:
-                widest = (name, row)
-        num_bytes += path.stat().st_size
-    dtype = max(dtypes, key=lambda key: dtypes[key]).lower() if dtypes else None
-    return _Weights(parameters=parameters, num_bytes=num_bytes, dtype=dtype, widest_row=widest)
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        names = _read_json(index).get("weight_map")
-        if not isinstance(names, dict):
-            raise Unreadable(f"{index.name} has no weight_map")
-        shards = sorted({str(name) for name in cast(dict[str, object], names).values()})
-        strange = [name for name in shards if Path(name).name != name]
-        missing = [name for name in shards if not (folder / name).is_file()]
-        if strange or missing:
-            raise Unreadable(
-                f"{index.name} names {len(strange + missing)} shards that are not there: {(strange + missing)[0]}"
-            )
-        return [folder / name for name in shards]
-    if (folder / "model.safetensors").is_file():
-        return [folder / "model.safetensors"]
-    found = sorted(path.name for pattern in _OTHER_WEIGHTS for path in folder.glob(pattern))
-    have = f"only {found[0]}, which is not read as it is" if found else "no weights"
-    raise Unreadable(f"the folder has {have} (model.safetensors or its shards are needed)")
-
-
-def read_header(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Tensor name -> dtype and shape of a safetensors file. Raises Unreadable, also where the file is cut short."""
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if length < 2 or length > min(size - 8, _MAX_HEADER_BYTES):
-                raise Unreadable(f"{path.name} is not a safetensors file, or cut short at {size} bytes")
-            header = json.loads(file.read(length))
-        tensors = {
-            name: (str(entry["dtype"]), tuple(int(n) for n in entry["shape"]), int(entry["data_offsets"][1]))
-            for name, entry in header.items()
-            if name != "__metadata__"
-        }
-    except Unreadable:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        raise Unreadable(f"{path.name} can't be read: {type(error).__name__}: {error}") from error
-    promised = 8 + length + max((end for _, _, end in tensors.values()), default=0)
-    if promised != size:
-        raise Unreadable(
-            f"{path.name} has {size} bytes, but its header tells of {promised}: it is cut short or damaged"
-        )
-    return {name: (dtype, shape) for name, (dtype, shape, _) in tensors.items()}
 
 
 def _widest_row(config: Mapping[str, Any]) -> tuple[str, int] | None:

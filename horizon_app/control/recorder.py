@@ -24,7 +24,7 @@ from horizon_app.control.lifecycle import enter_state
 from horizon_app.store.checkpoints import forget_checkpoint, record_checkpoint
 from horizon_app.store.database import Database, Transaction
 from horizon_app.store.events import NewEvent, append_events
-from horizon_app.store.metrics import record_metrics
+from horizon_app.store.metrics import forget_metrics, record_metrics
 from horizon_app.store.runs import StoredRun, get_run, update_run
 
 _log = logging.getLogger(__name__)
@@ -135,8 +135,17 @@ class _Fold:
             self._keep("total_steps", event.data.get("total_steps"), int)
         elif event.kind == "outcome":
             self.changes["outcome"] = event.data
+        elif event.kind == "resumed" and isinstance(event.data.get("step"), int):
+            self._go_back(event.data["step"])
         elif event.kind == "checkpoint_removed" and isinstance(event.data.get("step"), int):
             forget_checkpoint(self.tx, self.run.id, event.data["step"])
+
+    def _go_back(self, step: int) -> None:
+        """The run goes on from an earlier step: what was measured behind it will be measured again, or never was."""
+        self.metrics = [event for event in self.metrics if event.step <= step]
+        forget_metrics(self.tx, self.run.id, after=step)
+        self.changes["step"] = step
+        self.changes["sparkline"] = sparkline.up_to(self.changes.get("sparkline", self.run.sparkline), step)
 
     def _keep(self, column: str, value: object, kind: type) -> None:
         if isinstance(value, kind):

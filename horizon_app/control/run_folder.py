@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from horizon_app.contracts.commands import StopRun
+from horizon_app.contracts.commands import SaveCheckpoint, StopRun
 from horizon_app.contracts.ids import is_run_id
 from horizon_app.contracts.residency import HEADER_BYTES, decode_header, frame_bytes
 from horizon_app.contracts.run_state import RunState
@@ -42,11 +42,16 @@ class RunFolder:
         partial.write_text(json.dumps(order, ensure_ascii=False, indent=1), encoding="utf-8")
         partial.replace(self.path / "run.json")
 
-    def append_command(self, command: StopRun) -> None:
+    def append_command(self, command: StopRun | SaveCheckpoint) -> None:
         """Tell the worker something. Raises OSError."""
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "commands.jsonl").open("ab") as file:
             file.write(command.model_dump_json().encode() + b"\n")
+
+    def forget_last_worker(self) -> None:
+        """Remove what a worker that has gone left for the server, and what it was told. Raises OSError."""
+        for name in ("worker.json", "exit.json", "commands.jsonl"):
+            (self.path / name).unlink(missing_ok=True)
 
     def read_journal(self, start: int) -> tuple[list[bytes], int]:
         """Whole lines of the journal from a byte on, a few MiB at most, and the offset behind them."""

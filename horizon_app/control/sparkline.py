@@ -18,6 +18,11 @@ def add_point(sparkline: dict[str, Any], step: int, value: float | None) -> dict
     return {"stride": stride, "points": points}
 
 
+def up_to(sparkline: dict[str, Any], step: int) -> dict[str, Any]:
+    """The sparkline without what lies behind a step."""
+    return {**sparkline, "points": [point for point in sparkline.get("points", []) if point[0] <= step]}
+
+
 def values(sparkline: dict[str, Any]) -> list[float | None]:
     """The losses alone."""
     return [point[1] for point in sparkline.get("points", [])]

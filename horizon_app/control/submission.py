@@ -1,6 +1,8 @@
 """From a decoded spec to a queued run, or to every problem that keeps it from running."""
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +18,7 @@ from horizon_app.contracts.spec_parse import parse_spec
 from horizon_app.control.labels import label_problems
 from horizon_app.control.model_folder import is_model_folder, read_model_facts
 from horizon_app.control.paths import PathRefused, PathRules
-from horizon_app.planning import feasibility
+from horizon_app.planning import checkpoint_room, feasibility
 from horizon_app.planning.facts import MachineFacts, ModelFacts
 from horizon_app.store.database import Database
 from horizon_app.store.events import NewEvent, append_events
@@ -63,9 +65,10 @@ def _accept(document: Any, place: Place, *, held: bool, key: str | None) -> NewR
     model_dir, facts = _model(spec, place.rules, problems)
     data_paths = place.rules.resolve_all("data.path", spec.data.path, problems)
     place.rules.resolve_all("data.eval_path", spec.data.eval_path or [], problems)
-    disk_dir = _disk(spec, place.rules, problems)
+    disk_dir = disk_folder(spec, place.rules, problems)
     if facts is not None:
         problems.extend(feasibility.check(spec, facts, place.machine_facts(disk_dir or place.runs_dir)))
+        problems.extend(room_problems(spec, facts, place.runs_dir, at_once=checkpoint_room.most_at_once(spec)))
     if not problems and model_dir is not None:
         problems.extend(place.check_data(spec.data, data_paths, model_dir))
     if problems or model_dir is None or facts is None:
@@ -105,7 +108,21 @@ def _model(spec: RunSpec, rules: PathRules, problems: list[FieldProblem]) -> tup
     return folder, read_model_facts(folder)
 
 
-def _disk(spec: RunSpec, rules: PathRules, problems: list[FieldProblem]) -> Path | None:
+def room_problems(spec: RunSpec, model: ModelFacts, runs_dir: Path, *, at_once: int) -> list[FieldProblem]:
+    """Whether `at_once` checkpoints can be written where runs lie: asked of that very folder, by writing to it."""
+    try:
+        with tempfile.TemporaryFile(dir=runs_dir):
+            free = shutil.disk_usage(runs_dir).free
+    except OSError as error:
+        message = f"{runs_dir} can't be written: {error.strerror or error}"
+        fix = "free or mend that disk, or choose another home folder"
+        return [FieldProblem(field="checkpoint", message=message, fix=fix)]
+    if model.parameters is None:
+        return []
+    return checkpoint_room.check(spec, model.parameters, at_once=at_once, folder=str(runs_dir), free_bytes=free)
+
+
+def disk_folder(spec: RunSpec, rules: PathRules, problems: list[FieldProblem]) -> Path | None:
     """The folder that the spec names for the disk tier; None for the run's own."""
     text = spec.offload.disk_path
     if text is None:

@@ -64,13 +64,17 @@ class Supervisor:
         self._folder = RunFolder(settings.runs_dir, run.id)
         self._read_bytes = run.journal_bytes
         self._read_lines = run.journal_seq
-        self._frames = 0
         self._frame: bytes | None = None
+        self._trouble = ""
+        self._begin_life()
+
+    def _begin_life(self) -> None:
+        """Forget what was seen of an earlier worker: an ended run may be resumed while its supervisor still looks."""
+        self._frames = 0
         self._oom_before = oom_kills()
         self._gone_since: float | None = None
         self._ended_since: float | None = None
         self._signals: set[signal.Signals] = set()
-        self._trouble = ""
 
     async def watch(self) -> None:
         """Until the run has ended and its worker is gone, or the run was deleted."""
@@ -96,8 +100,12 @@ class Supervisor:
         self._record_journal()
         if self._hub.is_watched(self._run.id):
             self._frames, self._frame = self._folder.newest_frame(self._frames)
-        if not self._refresh():
+        life = self._run.started_at
+        if not self._refresh() or self._run.state is RunState.QUEUED:
             return True
+        if self._run.started_at != life:
+            self._begin_life()
+            return False  # what was seen of a process was seen of the last one
         self._trouble = ""
         if self._run.state in ENDED:
             return self._see_off(process)
@@ -108,6 +116,11 @@ class Supervisor:
         if self._run.state is RunState.STOPPING:
             self._press()
         return False
+
+    @property
+    def misses_worker(self) -> bool:
+        """Whether the run is live but its worker is gone, which counts after a moment."""
+        return self._gone_since is not None
 
     def _process(self) -> _Process:
         if self._launcher.exit_status(self._run.id) is not None:

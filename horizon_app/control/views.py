@@ -3,7 +3,6 @@
 from horizon_app.contracts.events import RunOutcome
 from horizon_app.contracts.run_view import Checkpoint, ModelSummary, Run, RunDetail
 from horizon_app.control import sparkline
-from horizon_app.store.checkpoints import StoredCheckpoint
 from horizon_app.store.runs import StoredOrder, StoredRun
 
 
@@ -18,7 +17,7 @@ def run_view(run: StoredRun) -> Run:
     )  # fmt: skip
 
 
-def detail_view(run: StoredRun, order: StoredOrder, checkpoints: list[StoredCheckpoint]) -> RunDetail:
+def detail_view(run: StoredRun, order: StoredOrder, checkpoints: list[Checkpoint]) -> RunDetail:
     """A run with all that is known of it."""
     return RunDetail(
         **run_view(run).model_dump(),
@@ -26,5 +25,5 @@ def detail_view(run: StoredRun, order: StoredOrder, checkpoints: list[StoredChec
         plan=order.plan,
         layout_ready=run.layout_seq is not None,
         outcome=None if order.outcome is None else RunOutcome.model_validate(order.outcome),
-        checkpoints=[Checkpoint(step=c.step, path=c.path, bytes=c.bytes) for c in checkpoints],
+        checkpoints=checkpoints,
     )

@@ -2,16 +2,17 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from horizon_app.contracts.commands import StopRun
+from horizon_app.contracts.commands import SaveCheckpoint, StopRun
 from horizon_app.contracts.frames import FRAME, Frame
 from horizon_app.contracts.problems import SpecRefused
 from horizon_app.contracts.run_state import ENDED, LIVE, RunState
-from horizon_app.contracts.run_view import LogAnswer, Run, RunDetail, RunPage, SeriesAnswer
+from horizon_app.contracts.run_view import CheckpointsAnswer, LogAnswer, Run, RunDetail, RunPage, SeriesAnswer
+from horizon_app.control.checkpoints import set_pin
 from horizon_app.control.data_preview import data_problems
 from horizon_app.control.dispatcher import Dispatcher
 from horizon_app.control.errors import RunIsLive, RunNotFound, RunNotLive
@@ -22,6 +23,7 @@ from horizon_app.control.launcher import Launcher
 from horizon_app.control.lifecycle import change_state
 from horizon_app.control.machine import Machine
 from horizon_app.control.paths import rules_for_clients, rules_for_user
+from horizon_app.control.resumption import resume
 from horizon_app.control.run_folder import RunFolder
 from horizon_app.control.server_file import ServerInfo, find_server
 from horizon_app.control.submission import Place, submit
@@ -29,7 +31,7 @@ from horizon_app.control.views import run_view
 from horizon_app.settings import AppSettings
 from horizon_app.store.database import Database, Transaction, open_database
 from horizon_app.store.migrate import migrate
-from horizon_app.store.runs import StoredRun, delete_run, get_run, update_run
+from horizon_app.store.runs import StoredOrder, StoredRun, delete_run, get_run, update_run
 
 _HOME_FOLDERS = ("models", "data", "examples", "runs")
 
@@ -109,11 +111,45 @@ class Workstation:
             if run.state is RunState.QUEUED:
                 change_state(tx, run_id, RunState.STOPPED, "stopped before it started")
             elif run.state is not RunState.STOPPING:
-                change_state(tx, run_id, RunState.STOPPING, f"asked to stop, {'' if save else 'not '}saving the model")
-        if run.state in LIVE:
-            RunFolder(self.settings.runs_dir, run_id).append_command(StopRun(save=save))
-        with self.database.read() as tx:
+                change_state(tx, run_id, RunState.STOPPING, f"asked to stop, {'' if save else 'not '}saving first")
+            if run.state in LIVE:  # while the row is held: nobody may resume the run in between
+                self._folder(run_id).append_command(StopRun(save=save))
             return run_view(self._get(tx, run_id))
+
+    def resume(self, run_id: str, changes: Mapping[str, Any], *, by_client: bool = True) -> Run:
+        """Queue an ended run again: it goes on from its newest whole checkpoint, with `changes` to its spec.
+
+        Raises RunNotFound, RunIsLive, NothingToResume, WorkerStillThere, SpecRefused.
+        """
+
+        def place(order: StoredOrder) -> Place:
+            rules = rules_for_clients(self.settings) if by_client else rules_for_user(Path(order.base_dir))
+            return Place(rules=rules, runs_dir=self.settings.runs_dir, machine_facts=self.machine.facts)
+
+        run = self._read(run_id)
+        if run.state in LIVE and self.server() is None:
+            self.dispatcher.settle(run)  # nobody else would notice that its worker is gone
+        resume(self.database, run_id, changes, place)
+        return run_view(self._read(run_id))
+
+    def save_checkpoint(self, run_id: str) -> Run:
+        """Ask a live run for a checkpoint after its next optimizer step. Raises RunNotFound, RunNotLive."""
+        with self.database.write() as tx:
+            run = self._get(tx, run_id)
+            if run.state not in LIVE:
+                raise RunNotLive(run_id=run_id, state=run.state, action="save")
+            self._folder(run_id).append_command(SaveCheckpoint())
+        return run_view(run)
+
+    def pin(self, run_id: str, step: int, *, pinned: bool) -> CheckpointsAnswer:
+        """Keep a checkpoint from being rotated away, or no longer. Raises RunNotFound, CheckpointNotFound, OSError."""
+        run = self._read(run_id)
+        set_pin(self._folder(run.id).path, run.id, step, pinned=pinned)
+        return self.history.checkpoints(run_id)
+
+    def checkpoints(self, run_id: str) -> CheckpointsAnswer:
+        """The checkpoints of a run. Raises RunNotFound."""
+        return self.history.checkpoints(run_id)
 
     def edit(
         self, run_id: str, *, name: str | None = None, tags: Sequence[str] | None = None, notes: str | None = None
@@ -179,14 +215,15 @@ class Workstation:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.dispatcher.wake)
 
-    async def supervise(self, run_id: str, on_event: Callable[[Frame], None]) -> RunDetail:
+    async def supervise(self, run_id: str, on_event: Callable[[Frame], None], *, after: int = 0) -> RunDetail:
         """See one run through: start it when nothing else is live, record it, hand over each event, until it has ended.
 
-        Where a server runs on the same home folder, that one does the starting.
+        Events up to `after` are left out: those of the time before a run was resumed. Where a server runs on the same
+        home folder, that one does the starting.
         """
         attending = asyncio.create_task(self.dispatcher.run(only=run_id, may_start=lambda: self.server() is None))
         try:
-            with self.hub.view(run_id, after=0, last_seq=self.run(run_id).last_seq) as viewer:
+            with self.hub.view(run_id, after=after, last_seq=self.run(run_id).last_seq) as viewer:
                 ended = False
                 while not ended:
                     ended = (await asyncio.to_thread(self.run, run_id)).state in ENDED
@@ -202,6 +239,13 @@ class Workstation:
             with contextlib.suppress(asyncio.CancelledError):
                 await attending
         return await asyncio.to_thread(self.run, run_id)
+
+    def _folder(self, run_id: str) -> RunFolder:
+        return RunFolder(self.settings.runs_dir, run_id)
+
+    def _read(self, run_id: str) -> StoredRun:
+        with self.database.read() as tx:
+            return self._get(tx, run_id)
 
     def _get(self, tx: Transaction, run_id: str) -> StoredRun:
         run = get_run(tx, run_id, lock=True)

@@ -21,6 +21,10 @@ class WeightsUnusable(EngineError):
     """The checkpoint's tensors don't match the model: missing, of another shape, or unreadable."""
 
 
+class CheckpointUnusable(EngineError):
+    """The state beside a checkpoint's weights is not there, or not that of this model."""
+
+
 class ArenaTooSmall(EngineError):
     """The arena has fewer slots than one compute step needs at once."""
 

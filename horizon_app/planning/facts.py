@@ -7,6 +7,7 @@ from dataclasses import dataclass
 class ModelFacts:
     """A model folder, as far as its config and the headers of its weight files tell."""
 
+    model_type: str | None
     architecture: str | None
     layers: int | None
     dtype: str | None
@@ -15,8 +16,13 @@ class ModelFacts:
     weight_bytes: int
     has_weights: bool
     has_tokenizer: bool
+    largest_token_id: int | None
+    """The largest that the tokenizer gives."""
+    embedding_rows: int | None
     widest_row: tuple[str, int] | None
     """The matrix with the longest row, and that row's elements."""
+    recurrent_layers: str
+    """Kinds of layers that carry state from one packed sample into the next; empty where there are none."""
     obstacle: str
     """Why it can't be trained at all; empty where it can."""
     weights_obstacle: str

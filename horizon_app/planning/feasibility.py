@@ -45,7 +45,23 @@ def _model(spec: RunSpec, model: ModelFacts) -> list[FieldProblem]:
     if not model.has_tokenizer:
         message = "the model's folder has no tokenizer (tokenizer.json, tokenizer.model or vocab files)"
         found.append(FieldProblem(field="model.path", message=message, fix="copy the tokenizer's files into it"))
+    if fault := tokenizer_fault(model):
+        fix = "take the tokenizer that belongs to the model, or a checkpoint with more rows"
+        found.append(FieldProblem(field="model.path", message=fault, fix=fix))
+    if spec.data.packing and model.recurrent_layers:
+        message = (
+            f"the model has layers of the kind {model.recurrent_layers}, in which packed samples leak into each other"
+        )
+        found.append(FieldProblem(field="data.packing", message=message, fix="set it to false"))
     return found
+
+
+def tokenizer_fault(model: ModelFacts) -> str:
+    """Why the tokenizer can't be used with the embedding; empty where it can."""
+    largest, rows = model.largest_token_id, model.embedding_rows
+    if largest is None or rows is None or largest < rows:
+        return ""
+    return f"the tokenizer's largest token id is {largest}, but the embedding has {rows} rows (ids 0 to {rows - 1})"
 
 
 def _device(spec: RunSpec, machine: MachineFacts) -> list[FieldProblem]:

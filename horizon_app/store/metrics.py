@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from horizon_app.contracts.events import MetricsRecorded
@@ -42,6 +42,11 @@ def record_metrics(tx: Transaction, run_id: str, events: Sequence[MetricsRecorde
         set_={"value": statement.excluded.value, "nonfinite": statement.excluded.nonfinite},
     )
     tx.execute(statement, list(rows.values()))
+
+
+def forget_metrics(tx: Transaction, run_id: str, *, after: int) -> None:
+    """Remove the values of all steps behind `after`."""
+    tx.execute(delete(_T).where(_T.run_id == run_id, _T.step > after))
 
 
 def metric_keys(tx: Transaction, run_id: str) -> list[str]:

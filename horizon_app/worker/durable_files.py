@@ -42,9 +42,13 @@ class AppendFile:
             os.ftruncate(self._fd, keep)
         return end - keep
 
-    def drop_torn_record(self, record_bytes: int) -> None:
-        """Cut the file to a whole number of records of `record_bytes` each."""
-        os.ftruncate(self._fd, self.num_bytes // record_bytes * record_bytes)
+    def read_at(self, start: int, num_bytes: int) -> bytes:
+        """Up to `num_bytes` from byte `start` on."""
+        return os.pread(self._fd, num_bytes, start)
+
+    def cut(self, num_bytes: int) -> None:
+        """Keep the first `num_bytes`."""
+        os.ftruncate(self._fd, num_bytes)
 
     def close(self) -> None:
         """Bring everything to the disk and close."""

@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 from horizon_app.contracts.events import Event, FactNoted, LogWritten, metrics_event
 from horizon_app.contracts.residency import BlockLayout
 from horizon_app.worker.durable_files import AppendFile
+from horizon_app.worker.residency_recording import forget_later_frames
 
 Level = Literal["debug", "info", "warning", "error"]
 RESIDENCY_INTERVAL_S = 0.2
@@ -30,8 +31,11 @@ class EventSink:
     def __init__(self, run_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Open the journal for appending; a torn last line of an earlier worker is cut. Raises OSError."""
         self.last_metrics: dict[str, float | None] = {}
+        self._measured_at: dict[str, int] = {}
         self._journal = AppendFile(run_dir / "journal.jsonl")
         self._journal.drop_torn_line()
+        self.goes_on = self._journal.num_bytes > 0
+        """Whether an earlier worker of this run has journalled something."""
         self._residency_path = run_dir / "residency.bin"
         self._residency: AppendFile | None = None
         self._residency_failed = False
@@ -56,7 +60,12 @@ class EventSink:
         """Journal the numbers of one optimizer step."""
         event = metrics_event(step, {key: float(value) for key, value in values.items()})
         self.last_metrics.update(event.values)
+        self._measured_at.update(dict.fromkeys(event.values, step))
         self.emit(event)
+
+    def measured(self, key: str, step: int) -> float | None:
+        """The value of a metric at this very step, where it was finite."""
+        return self.last_metrics.get(key) if self._measured_at.get(key) == step else None
 
     def wants_residency(self) -> bool:
         """Whether 0.2 s have passed since the last frame and that one is written."""
@@ -115,7 +124,7 @@ class EventSink:
         try:
             if self._residency is None:
                 self._residency = AppendFile(self._residency_path)
-                self._residency.drop_torn_record(len(frame))
+                forget_later_frames(self._residency, frame)
             self._residency.append(frame)
         except OSError as error:
             if not self._residency_failed:

@@ -11,6 +11,8 @@ from horizon_app.contracts.problems import SpecRefused
 from horizon_app.data.errors import DataError
 from horizon_app.engine.errors import EngineError
 from horizon_app.engine.hardware.memory_errors import is_out_of_memory
+from horizon_app.worker.checkpoints import CheckpointNotWritten
+from horizon_app.worker.resumption import DataChanged
 
 _DISK_WORDS = ("no space left", "disk quota exceeded", "os error 28")
 _MOST_CHARACTERS = 600
@@ -40,7 +42,7 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, DataError):
         return _data_cause(error)
     text = str(error).strip()
-    if isinstance(error, EngineError | SpecRefused):
+    if isinstance(error, EngineError | SpecRefused | CheckpointNotWritten | DataChanged):
         return text or type(error).__name__
     return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
 
@@ -55,6 +57,8 @@ def _data_cause(error: DataError) -> str:
 
 
 def _is_disk_full(error: BaseException) -> bool:
+    if isinstance(error, CheckpointNotWritten):
+        return False  # it says the numbers itself
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return True
     # safetensors raises its own error, which only says so in words.

@@ -27,6 +27,7 @@ class DataPaths:
 class RunOrder:
     """One run, with its paths made absolute."""
 
+    run_id: str
     spec: RunSpec
     model_dir: Path
     data_paths: DataPaths
@@ -40,11 +41,14 @@ def read_order(run_dir: Path) -> RunOrder:
     try:
         content = json.loads(path.read_bytes())
         spec, model_dir, data_paths = content["spec"], content["model_dir"], content["data_paths"]
-        disk_dir, eval_paths, cache_dir = content["disk_dir"], content["eval_paths"], content["cache_dir"]
+        run_id, disk_dir = content["run_id"], content["disk_dir"]
+        eval_paths, cache_dir = content["eval_paths"], content["cache_dir"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise OrderUnreadable(f"{path.name} can't be read: {type(error).__name__}: {error}") from error
     places = DataPaths(
         train=tuple(Path(name) for name in data_paths), evaluation=tuple(Path(name) for name in eval_paths),
         cache_dir=Path(cache_dir),
     )  # fmt: skip
-    return RunOrder(spec=parse_spec(spec), model_dir=Path(model_dir), data_paths=places, disk_dir=Path(disk_dir))
+    return RunOrder(
+        run_id=run_id, spec=parse_spec(spec), model_dir=Path(model_dir), data_paths=places, disk_dir=Path(disk_dir)
+    )

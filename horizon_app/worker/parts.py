@@ -9,6 +9,7 @@ from horizon_app.contracts.events import PeakUse
 from horizon_app.contracts.run_spec import DataSpec, RunSpec
 from horizon_app.data.batches import BatchSource
 from horizon_app.engine.telemetry.sink import TelemetrySink
+from horizon_app.worker.checkpoints import Snapshot
 from horizon_app.worker.knob_request import LiveEngine
 from horizon_app.worker.order import DataPaths
 
@@ -82,8 +83,20 @@ class TrainingEngine(LiveEngine, Protocol):
         """Highest use of each tier until now."""
         ...
 
-    def save_model(self, folder: Path) -> int:
-        """Write a loadable Hugging Face model into `folder`; gives its bytes."""
+    @property
+    def checkpoint_bytes(self) -> int:
+        """Room that a checkpoint takes on disk: an upper estimate."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """Its state between two optimizer steps, to be written beside the training that follows."""
+        ...
+
+    def restore(self, folder: Path) -> int:
+        """Go on from the checkpoint in `folder`, whose model it was built from; gives the optimizer step.
+
+        Raises EngineError.
+        """
         ...
 
     def close(self) -> None:

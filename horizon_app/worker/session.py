@@ -8,12 +8,13 @@ from pathlib import Path
 
 import psutil
 
-from horizon_app.contracts.commands import Command, StopRun
-from horizon_app.contracts.events import CheckpointWritten, PeakUse, RunOutcome, StateChanged
-from horizon_app.contracts.run_spec import TrainingSpec
+from horizon_app.contracts.checkpoints import SPEC
+from horizon_app.contracts.commands import Command, SaveCheckpoint, StopRun
+from horizon_app.contracts.events import PeakUse, RunOutcome, StateChanged
+from horizon_app.contracts.run_spec import RunSpec, TrainingSpec
 from horizon_app.contracts.run_state import RunState
 from horizon_app.worker.channel import CommandChannel
-from horizon_app.worker.checkpoints import CheckpointFolder
+from horizon_app.worker.checkpoints import CheckpointFolder, Facts
 from horizon_app.worker.durable_files import replace_file
 from horizon_app.worker.event_sink import EventSink, JournalLogHandler
 from horizon_app.worker.failure import failure_reason, trace_lines
@@ -21,6 +22,8 @@ from horizon_app.worker.heartbeat import Heartbeat
 from horizon_app.worker.knob_request import KnobRequest
 from horizon_app.worker.order import RunOrder, read_order
 from horizon_app.worker.parts import Builders, TrainingData, TrainingEngine
+from horizon_app.worker.resumption import Start, refuse_other_data, resumed_message, start_from
+from horizon_app.worker.saving import CheckpointSaver
 from horizon_app.worker.stop_request import StopRequest
 
 DEFAULT_STEPS = 200
@@ -41,8 +44,9 @@ class Session:
         self._started = time.monotonic()
         self._doing = "reading run.json"
         self._steps_done = 0
-        self._saved_step = 0
         self._engine: TrainingEngine | None = None
+        self._saver: CheckpointSaver | None = None
+        self._save_asked = threading.Event()
         self._knobs = KnobRequest()
         self._sink = EventSink(run_dir)
         self._log_handler = JournalLogHandler(self._sink)
@@ -68,6 +72,9 @@ class Session:
             wish = "and" if command.save else "not"
             self._sink.log("info", f"asked to stop at the next optimizer step, {wish} to save")
             self._stop.ask("asked to stop", save=command.save)
+        elif isinstance(command, SaveCheckpoint):
+            self._sink.log("info", "asked for a checkpoint of the next optimizer step")
+            self._save_asked.set()
         else:
             asked = command.model_dump(mode="json", exclude={"type"}, exclude_none=True)
             self._sink.log(
@@ -79,49 +86,81 @@ class Session:
         return self._stop.requested or self._heartbeat.folder_gone
 
     def _train_order(self, order: RunOrder) -> tuple[RunState, str]:
-        spec = order.spec
+        self._doing = "looking for checkpoints"
+        folder = CheckpointFolder(self._run_dir, order.run_id, order.spec.checkpoint.keep, self._warn)
+        folder.tidy()
+        start = start_from(order, folder.newest_usable())
+        self._steps_done = start.step
+        saver = self._saver = CheckpointSaver(folder, self._sink, start.step)
         self._doing = "reading the data"
-        data = self._builders.data(spec.data, order.data_paths, order.model_dir)
+        data = self._builders.data(order.spec.data, order.data_paths, start.model_dir)
         self._note_data(data)
-        total_steps = optimizer_steps(spec.training, data)
+        refuse_other_data(start, data.fingerprint)
+        total_steps = optimizer_steps(order.spec.training, data)
         if self._should_stop():
             return self._stopped(total_steps)
+        engine = self._build(start, order.disk_dir, total_steps)
+        if self._should_stop():
+            return self._stopped(total_steps)
+        if order.spec.checkpoint.every or self._steps_done < total_steps:
+            folder.require_room(engine.checkpoint_bytes)
+        self._sink.emit(StateChanged(state=RunState.RUNNING, reason=f"training {total_steps} optimizer steps"))
+        self._train(order.spec, data, saver, total_steps)
+        finished = self._steps_done >= total_steps
+        return (RunState.FINISHED, "") if finished else self._stopped(total_steps)
+
+    def _build(self, start: Start, disk_dir: Path, total_steps: int) -> TrainingEngine:
         self._doing = "building the engine"
-        engine = self._engine = self._builders.engine(spec, order.model_dir, order.disk_dir, self._sink)
+        engine = self._engine = self._builders.engine(start.spec, start.model_dir, disk_dir, self._sink)
+        if start.manifest is not None:
+            self._doing = f"reading the checkpoint of optimizer step {start.step}"
+            engine.restore(start.model_dir)
+        if start.manifest is not None or self._sink.goes_on:
+            self._sink.note("resumed", *resumed_message(start, total_steps))
         self._note_plan(engine, total_steps)
         self._knobs.serve(engine)
-        if self._should_stop():
-            return self._stopped(total_steps)
-        self._sink.emit(StateChanged(state=RunState.RUNNING, reason=f"training {total_steps} optimizer steps"))
-        checkpoints = CheckpointFolder(self._run_dir, spec.checkpoint.keep)
+        return engine
+
+    def _train(self, spec: RunSpec, data: TrainingData, saver: CheckpointSaver, total_steps: int) -> None:
+        engine = self._engine
+        assert engine is not None, "it is built before it trains"
+
+        def facts(step: int) -> Facts:
+            return Facts(
+                step=step, total_steps=total_steps, data_fingerprint=data.fingerprint,
+                eval_loss=self._sink.measured("eval/loss", step), texts={SPEC: spec.model_dump_json(indent=1).encode()},
+            )  # fmt: skip
+
+        def save(step: int) -> None:
+            if step > saver.begun_step and not self._heartbeat.folder_gone:
+                self._doing = _saving(saver.begun_step)
+                saver.finish()
+                self._doing = _saving(step)
+                saver.begin(facts(step), engine.snapshot)
 
         def on_step(step: int) -> None:
             self._steps_done = step
+            self._doing = _saving(saver.begun_step)
+            saver.raise_failure()
+            if (spec.checkpoint.every and step % spec.checkpoint.every == 0) or self._save_asked.is_set():
+                self._save_asked.clear()
+                save(step)
             self._doing = f"training optimizer step {step + 1} of {total_steps}"
-            if spec.checkpoint.every and step % spec.checkpoint.every == 0:
-                self._save(engine, checkpoints, step)
-                self._doing = f"training optimizer step {step + 1} of {total_steps}"
 
-        self._doing = f"training optimizer step 1 of {total_steps}"
+        self._doing = f"training optimizer step {self._steps_done + 1} of {total_steps}"
         source = data.source(spec.training.global_batch_size)
         self._steps_done = engine.train(source, total_steps, self._should_stop, on_step)
-        finished = self._steps_done >= total_steps
-        if (finished or self._stop.save) and self._steps_done > self._saved_step:
-            self._save(engine, checkpoints, self._steps_done)
-        return (RunState.FINISHED, "") if finished else self._stopped(total_steps)
+        if self._steps_done >= total_steps or self._stop.save:
+            save(self._steps_done)
+        self._doing = _saving(saver.begun_step)
+        saver.finish()
 
-    def _save(self, engine: TrainingEngine, checkpoints: CheckpointFolder, step: int) -> None:
-        if self._heartbeat.folder_gone:
-            return
-        self._doing = f"writing the checkpoint of optimizer step {step}"
-        written = checkpoints.write(step, engine.save_model)
-        self._saved_step = step
-        self._sink.emit(CheckpointWritten(step=step, path=written.path, bytes=written.num_bytes))
-        for old in checkpoints.remove_oldest():
-            self._sink.note("checkpoint_removed", f"checkpoint of step {old} removed to keep the newest", {"step": old})
+    def _warn(self, message: str) -> None:
+        self._sink.log("warning", message)
 
     def _stopped(self, total_steps: int) -> tuple[RunState, str]:
-        saved = f"model of step {self._saved_step} saved" if self._saved_step else "nothing saved"
+        step = 0 if self._saver is None else self._saver.saved_step
+        saved = f"checkpoint of step {step} saved" if step else "nothing saved"
         return RunState.STOPPED, f"{self._stop.cause} after {self._steps_done} of {total_steps} steps, {saved}"
 
     def _note_data(self, data: TrainingData) -> None:
@@ -149,6 +188,8 @@ class Session:
             _log.warning("the run's folder is gone: ending without saving")
             state, reason = RunState.FAILED, "the run's folder was deleted while it ran"
         peak = self._peak()
+        if self._saver is not None:
+            self._saver.settle()  # what is being written when training fails is a good checkpoint
         self._close_engine()
         outcome = RunOutcome(
             state=state, reason=reason, optimizer_steps=self._steps_done, metrics=self._sink.last_metrics, peak=peak,
@@ -190,6 +231,10 @@ class Session:
             replace_file(self._run_dir / "exit.json", json.dumps(last_words).encode())
         except OSError as error:
             _log.error("exit.json could not be written: %s: %s", error, last_words)
+
+
+def _saving(step: int) -> str:
+    return f"writing the checkpoint of optimizer step {step}"
 
 
 def optimizer_steps(training: TrainingSpec, data: TrainingData) -> int:

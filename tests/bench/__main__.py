@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.bench import paging, peers, telemetry, throughput
+from tests.bench import memory, paging, peers, telemetry, throughput
 from tests.bench.ballast import GIB
 from tests.bench.peer_install import default_folder
 from tests.bench.report import Options, Report, machine_roofs
@@ -29,6 +29,7 @@ _GROUPS: dict[str, Callable[[Options, Report], None]] = {
     "telemetry": telemetry.run,
     "peers": peers.run,
     "paging": paging.run,
+    "memory": memory.run,
     "policies": _policies,
 }
 _QUICK = ["throughput", "telemetry", "policies"]
@@ -37,6 +38,7 @@ _REST = """
 That was what fits in about 20 minutes on two cores. The rest, best on an otherwise idle machine:
   python -m tests.bench throughput --models 1B    the larger model (about 16 GiB of RAM)
   python -m tests.bench peers                     beside DeepSpeed and FSDP2, installed into the user's cache folder
+  python -m tests.bench memory                    what loading 1.5 GB takes
   python -m tests.bench paging --ballast          a model larger than the RAM left, beside paging by the system
 """
 

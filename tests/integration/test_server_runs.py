@@ -54,7 +54,7 @@ def test_run_submitted_goes_through_its_states_and_keeps_everything(server: Serv
     run = server.wait_state(run_id, "finished")
     assert (run["step"], run["total_steps"], run["device"], run["model"]["parameters"]) == (12, 12, "cpu", 64)
     assert run["started_at"] is not None and run["ended_at"] >= run["started_at"]
-    assert run["checkpoints"] == [{"step": 12, "path": "checkpoints/12", "bytes": 7}]
+    assert [(one["step"], one["path"], one["bytes"]) for one in run["checkpoints"]] == [(12, "checkpoints/12", 7)]
     assert run["outcome"]["optimizer_steps"] == 12 and run["plan"] == {"total_steps": 12} and run["layout_ready"]
     states = [event["state"] for event in server.all_events(run_id) if event["type"] == "state"]
     assert states == ["queued", "starting", "running", "finished"]

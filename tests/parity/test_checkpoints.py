@@ -1,6 +1,7 @@
 """Weights in and out: a saved model is Hugging Face's with the engine's masters; random ones are the family's own."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, LlamaConf
 from horizon_app.engine.errors import WeightsUnusable
 from horizon_app.engine.memory.planes import PlaneName
 from horizon_app.engine.model import weights
+from horizon_app.engine.model.tensor_writer import write_tensors
+from horizon_app.engine.training import checkpoint
 from tests.support.engines import least_host_memory, running, train, weights_of
 from tests.support.tiny_models import CONFIGS, VOCABULARY, RandomBatches, write_checkpoint
 
@@ -57,12 +60,15 @@ def test_save_model_loads_in_transformers_with_the_engines_masters(family: str, 
     with running(folder, disk_dir=tmp_path / "disk", offload=offload) as engine:
         assert (PlaneName.MASTER.value in engine.plan_facts["planes_on_disk"]) == paged
         train(engine, SOURCE, 2)
-        written = engine.save_model(saved)
+        written = engine.snapshot().write(saved)
         masters = weights_of(engine)
     loaded = AutoModelForCausalLM.from_pretrained(saved, dtype=torch.float32)
     assert torch.equal(logits_of(loaded), logits_of(with_masters(folder, masters)))
     assert not torch.equal(logits_of(loaded), logits_of(AutoModelForCausalLM.from_pretrained(folder)))
-    assert written == sum(path.stat().st_size for path in saved.iterdir())
+    files = {str(path.relative_to(saved)): path for path in saved.rglob("*") if path.is_file()}
+    assert {name: file.bytes for name, file in written.files.items()} == {
+        name: path.stat().st_size for name, path in files.items()
+    }
     head = loaded.get_output_embeddings()
     assert head is not None
     assert (loaded.get_input_embeddings().weight is head.weight) == TIED[family]
@@ -75,7 +81,7 @@ def test_save_model_that_is_trained_on_goes_on_from_the_same_weights(tmp_path: P
     saved.mkdir()
     with running(folder) as engine:
         train(engine, SOURCE, 2)
-        engine.save_model(saved)
+        engine.snapshot().write(saved)
         masters = weights_of(engine)
     with running(saved) as engine:
         again = weights_of(engine)
@@ -86,10 +92,10 @@ def test_save_model_that_is_trained_on_goes_on_from_the_same_weights(tmp_path: P
 def test_save_model_larger_than_a_shard_is_split_with_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, saved = write_checkpoint("llama", tmp_path / "model"), tmp_path / "saved"
     saved.mkdir()
-    monkeypatch.setattr(weights, "SHARD_BYTES", 100_000)
+    monkeypatch.setattr(checkpoint, "write_tensors", partial(write_tensors, shard_bytes=100_000))
     with running(folder) as engine:
         masters = weights_of(engine)
-        engine.save_model(saved)
+        engine.snapshot().write(saved)
     shards = sorted(path.name for path in saved.glob("*.safetensors"))
     assert len(shards) > 2
     assert set(json.loads((saved / weights.INDEX).read_text())["weight_map"].values()) == set(shards)
@@ -105,7 +111,7 @@ def test_save_model_of_a_bf16_checkpoint_stays_bf16(tmp_path: Path) -> None:
     AutoModelForCausalLM.from_config(CONFIGS["llama"](), dtype=torch.bfloat16).save_pretrained(folder)
     with running(folder) as engine:
         train(engine, SOURCE, 1)
-        engine.save_model(saved)
+        engine.snapshot().write(saved)
         masters = weights_of(engine)
     loaded = AutoModelForCausalLM.from_pretrained(saved, dtype="auto")
     assert loaded.dtype is torch.bfloat16

@@ -10,6 +10,7 @@ import torch
 from horizon_app.contracts.run_spec import Policy
 from horizon_app.engine.errors import ArenaTooSmall
 from horizon_app.engine.training.engine import Engine
+from tests.support.chaos import ChaosBackend
 from tests.support.engines import NotingSink, running, train, weights_of
 from tests.support.tiny_models import RandomBatches, write_checkpoint
 
@@ -152,3 +153,24 @@ def test_engine_window_auto_widens_while_compute_waits(llama: Path, undisturbed:
         losses, _, windows = train_with_requests(engine, {})
         assert windows == [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 8.0, 8.0]
         assert_same(losses, engine, undisturbed)
+
+
+class SmallDevice(ChaosBackend):
+    """Has memory for so many slots."""
+
+    most_slots = 10
+
+    def new_arena(self, num_slots: int, block_numel: int, dtype: torch.dtype) -> torch.Tensor:
+        if num_slots > self.most_slots:
+            raise torch.OutOfMemoryError("out of memory: tried to allocate 9 GiB")
+        return super().new_arena(num_slots, block_numel, dtype)
+
+
+def test_engine_arena_that_the_device_has_no_memory_for_leaves_the_old_one(llama: Path, undisturbed: Result) -> None:
+    requests: dict[int, dict[str, Any]] = {1: {"max_blocks": 20}, 2: {"max_blocks": 9}}
+    sink, offload = NotingSink(), {"param_block_size": BLOCK, "max_gpu_blocks": 5}
+    with running(llama, sink=sink, backend=SmallDevice(0), offload=offload, **SECTIONS) as engine:
+        losses, slots, _ = train_with_requests(engine, requests)
+        assert_same(losses, engine, undisturbed)
+    assert slots == [5, 5, 9, 9, 9, 9, 9, 9]
+    assert [line for line in sink.lines if "max_gpu_blocks stays 5" in line[1] and "9 GiB" in line[1]]

@@ -100,23 +100,17 @@ def plain_loop(folder: Path, precision: str, micro_batch: int, average: float) -
     )  # fmt: skip
 
 
-def least_host_memory(folder: Path, numbers: Numbers) -> int:
-    with pytest.raises(TierExhausted) as refused, running(folder, **sections(numbers, host_memory="1KiB", disk="on")):
+def set_host(words: dict[str, Any], overrides: dict[str, Any], folder: Path, numbers: Numbers, host: str) -> None:
+    """Give the spec's words a host tier and a disk of that kind."""
+    offload = words["offload"]
+    if host.startswith("whole"):
+        offload["disk"] = host.removeprefix("whole, disk ")
+        return
+    offload |= {"disk": "auto" if host == "half" else "on", "host_memory": "1KiB"}
+    with pytest.raises(TierExhausted) as refused, running(folder, overrides=overrides, **words):
         pass
-    return refused.value.needed_bytes
-
-
-def tiers(folder: Path, numbers: Numbers, host: str) -> dict[str, Any]:
-    whole = plainest(folder, numbers)[1]
-    match host:
-        case "whole, disk off":
-            return {"disk": "off"}
-        case "whole, disk on":
-            return {"disk": "on"}
-        case "half":
-            return {"host_memory": max(least_host_memory(folder, numbers), whole // 2)}
-        case _:
-            return {"host_memory": least_host_memory(folder, numbers), "disk": "on"}
+    least = refused.value.needed_bytes
+    offload["host_memory"] = max(least, plainest(folder, numbers)[1] // 2) if host == "half" else least
 
 
 def row_id(row: Row) -> str:
@@ -129,20 +123,20 @@ def test_engine_any_pair_of_knobs_equals_the_plain_loop(row: Row, checkpoints: d
     numbers = Numbers(**{name: row[name] for name in Numbers.__dataclass_fields__})
     reference = plainest(folder, numbers)[0]
     words = sections(
-        numbers, prefetch_window=row["window"], policy=row["policy"], max_gpu_blocks=row["arena"],
-        **tiers(folder, numbers, row["host"]),
+        numbers, prefetch_window=row["window"], policy=row["policy"], max_gpu_blocks=row["arena"]
     )  # fmt: skip
     words["compute"] = {"recompute": row["recompute"], "schedule": numbers.order}
     words["accumulation"] = {"policy": row["accumulation"]}
     overrides: dict[str, Any] = {
         "update_threads": row["update_threads"], "host_inputs": row["inputs"] != "device",
-        "input_limit_bytes": 0 if row["inputs"] == "disk" and "off" not in row["host"] else None,
+        "input_limit_bytes": 0 if row["inputs"] == "disk" else None,
     }  # fmt: skip
+    set_host(words, overrides, folder, numbers, row["host"])
     with running(folder, seed=ROWS.index(row), disk_dir=tmp_path, overrides=overrides, **words) as engine:
         losses = [step["train/loss"] for step in train(engine, SOURCE, STEPS)]
         weights = weights_of(engine)
         limit = words["offload"].get("host_memory")
-        assert limit is None or engine._pool.num_bytes <= limit
+        assert limit is None or engine.peaks().host_bytes <= limit
         assert row["arena"] == "auto" or engine.peaks().device_blocks <= row["arena"]
     assert losses == reference.losses
     assert all(torch.equal(weights[name], reference.weights[name]) for name in weights)

@@ -117,8 +117,11 @@ def run_all(workers: list[Worker]) -> None:
 def announce(rig: Rig, seed: int) -> None:
     """An order that the threads keep to by chance only."""
     draw = random.Random(seed)
-    visits = [Visit(draw.randrange(rig.pages), reads=draw.random() < 0.8) for _ in range(2 * rig.pages)]
-    rig.plane.expect(visits, frozenset(opening for opening in Opening if draw.random() < 0.7))
+    openings = [opening for opening in Opening if draw.random() < 0.7] or [Opening.READ]
+    visits = [
+        Visit(draw.randrange(rig.pages), draw.choice(openings), reads=draw.random() < 0.8) for _ in range(2 * rig.pages)
+    ]
+    rig.plane.expect(visits, from_second_cycle=frozenset(draw.sample(openings, len(openings) // 2)))
 
 
 @settings(max_examples=25)
@@ -182,7 +185,7 @@ def test_paged_plane_page_that_could_not_be_read_ahead_is_refused_to_all_who_ask
         rig.fill()
         rig.store.drain()
         rig.system.faults.append(Fault(FaultKind.READ_ERROR, page=FIRST_PAGE))
-        rig.plane.expect([Visit(page) for page in range(8)], frozenset({Opening.READ}))
+        rig.plane.expect([Visit(page) for page in range(8)])
         with pytest.raises(DiskFailed):
             rig.store.drain()
         assert rig.plane.on_disk(0) is not DiskState.READING, "the read has ended"

@@ -1,7 +1,10 @@
 """Data and an engine without torch: every step takes a set time, the loss falls by rule, a model is two small files."""
 
+import hashlib
+import json
 import math
 import os
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from horizon_app.contracts.checkpoints import STATE, CheckpointFile
 from horizon_app.contracts.events import PeakUse
 from horizon_app.contracts.problems import FieldProblem
 from horizon_app.contracts.residency import (
@@ -66,7 +70,7 @@ class FakeEngine:
     """Calls `before_step(step)` and then the sink, once a step, as the real engine does."""
 
     def __init__(
-        self, sink: TelemetrySink, before_step: Callable[[int], None], save: Callable[[Path], int] | None = None
+        self, sink: TelemetrySink, before_step: Callable[[int], None], save: Callable[[Path], None] | None = None
     ) -> None:
         self._sink = sink
         self._before_step = before_step
@@ -81,7 +85,7 @@ class FakeEngine:
     ) -> int:
         self._sink.layout(fake_layout())
         batches = source.batches(1)
-        for step in range(1, total_steps + 1):
+        for step in range(self._steps + 1, total_steps + 1):
             if should_stop():
                 break
             next(batches)
@@ -108,18 +112,50 @@ class FakeEngine:
     def peaks(self) -> PeakUse:
         return PeakUse(device_blocks=NUM_SLOTS, device_bytes=NUM_SLOTS * 4096, host_bytes=NUM_BLOCKS * 4096 * 7)
 
-    def save_model(self, folder: Path) -> int:
-        return self._save(folder)
+    checkpoint_bytes = 66
+
+    def snapshot(self) -> "FakeSnapshot":
+        return FakeSnapshot(self._save, self._steps)
+
+    def restore(self, folder: Path) -> int:
+        self._steps = int((folder / STATE).read_text())
+        return self._steps
 
     def close(self) -> None:
         self.closed.set()
 
 
-def write_fake_model(folder: Path) -> int:
-    """Two files in the place of a model; gives their bytes."""
-    (folder / "config.json").write_text("{}")
-    (folder / "model.safetensors").write_bytes(bytes(64))
-    return 66
+def write_fake_model(folder: Path) -> None:
+    """The outside of a model: its weights are one element, in a file of 64 bytes."""
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"]}))
+    (folder / "tokenizer.json").write_text("{}")
+    header = b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+
+
+@dataclass
+class FakeSnapshot:
+    """Writes what `save` writes, and the step."""
+
+    save: Callable[[Path], None]
+    step: int
+    num_bytes: int = 66
+    nonfinite: dict[str, int] = field(default_factory=dict)
+    released: bool = False
+
+    def write(self, folder: Path) -> "FakeSnapshot":
+        self.save(folder)
+        (folder / STATE).write_text(str(self.step))
+        self.files = {path.name: _file(path) for path in folder.iterdir()}
+        return self
+
+    def release(self) -> None:
+        self.released = True
+
+
+def _file(path: Path) -> CheckpointFile:
+    content = path.read_bytes()
+    return CheckpointFile(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
 def fake_metrics(step: int) -> dict[str, float]:
@@ -165,7 +201,7 @@ def fake_data(spec: DataSpec, paths: DataPaths, tokenizer_dir: Path) -> FakeData
 
 
 def fake_builders(
-    before_step: Callable[[int], None] = lambda step: None, save: Callable[[Path], int] | None = None
+    before_step: Callable[[int], None] = lambda step: None, save: Callable[[Path], None] | None = None
 ) -> Builders:
     """Builders whose engine calls `before_step`; a model folder called broken can't be built."""
 

@@ -6,6 +6,7 @@ import torch
 
 from horizon_app.contracts.run_spec import OptimizerState, Policy
 from horizon_app.engine.memory.disk_io import OS_DISK, DiskSystem
+from horizon_app.engine.memory.disk_tier import DiskTier
 from horizon_app.engine.memory.geometry import Parameter, Partition
 from horizon_app.engine.memory.host_pool import HostPool
 from horizon_app.engine.memory.placement import Placement
@@ -19,10 +20,8 @@ def host_pool(
 ) -> HostPool:  # fmt: skip
     """All planes of `partition`; with `frames`, each has so many in RAM and its pages in a file in `folder`."""
     layout = HostLayout(partition, dtype, OptimizerState.FP32, averages=averages)
-    factory = HostFactory(
-        disk_dir=folder, disk_limit=None, input_limit=None, policy=Policy.OPTIMAL, pinned=False, system=system
-    )
-    placement = Placement(frames=dict.fromkeys(layout.planes, frames), host_bytes=0, disk_bytes=0)
+    factory = HostFactory(DiskTier(folder, system=system), policy=Policy.OPTIMAL, pinned=False)
+    placement = Placement(frames=dict.fromkeys(layout.planes, frames), host_bytes=0)
     return factory.new_pool(partition, layout, placement)
 
 

@@ -72,14 +72,19 @@ def _accumulate(model: torch.nn.Module, batch: Batch, micro_batch: int, dtype: t
         rows = slice(start, start + micro_batch)
         half = dtype if dtype != torch.float32 else torch.bfloat16
         with torch.autocast("cpu", dtype=half, enabled=dtype != torch.float32):
-            logits = model(
+            output = model(
                 input_ids=torch.from_numpy(batch.input_ids[rows]),
                 position_ids=torch.from_numpy(batch.position_ids[rows]), use_cache=False,
-            ).logits  # fmt: skip
+            )  # fmt: skip
+            logits = output.logits
         labels = torch.from_numpy(batch.labels[rows])[:, 1:].reshape(-1)
         loss = F.cross_entropy(
             logits[:, :-1].reshape(-1, logits.shape[-1]).float(), labels, ignore_index=IGNORE, reduction="sum"
         )
-        (loss / batch.num_trained_tokens).backward()
+        loss = loss / batch.num_trained_tokens
+        if getattr(output, "aux_loss", None) is not None:  # the router loss, where the config asks for it
+            share = batch.input_ids[rows].shape[0] / batch.input_ids.shape[0]
+            loss = loss + model.router_aux_loss_coef * output.aux_loss * share
+        loss.backward()
         total += float(loss.detach())
-    return total / batch.num_trained_tokens
+    return total

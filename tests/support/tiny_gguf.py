@@ -1,11 +1,11 @@
 """A tiny Llama as a GGUF file, written as llama.cpp's converter writes it, beside the model that it was made of."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from gguf import GGMLQuantizationType, GGUFWriter
+from gguf import GGMLQuantizationType, GGUFWriter, RopeScalingType
 from gguf.quants import quantize
 from numpy.typing import NDArray
 from tokenizers import pre_tokenizers
@@ -38,7 +38,8 @@ def tiny_llama(*, tied: bool = True, seed: int = 0) -> LlamaForCausalLM:
 
 def write_gguf(
     path: Path, model: LlamaForCausalLM, *, encoding: GGMLQuantizationType = GGMLQuantizationType.F32,
-    architecture: str = "llama", leave_out: str = "", rope_factors: bool = False,
+    architecture: str = "llama", leave_out: str = "", rope_factors: Sequence[float] = (),
+    rope_rule: tuple[str, float] | None = None,
 ) -> Path:  # fmt: skip
     """Write `model` with a byte tokenizer and a chat template; matrices in `encoding`, norms in fp32."""
     writer = GGUFWriter(path, architecture)
@@ -65,7 +66,10 @@ def write_gguf(
             kind = encoding if tensor.ndim > 1 else GGMLQuantizationType.F32
             writer.add_tensor(name, quantize(tensor, kind), raw_dtype=kind)
     if rope_factors:
-        writer.add_tensor("rope_freqs.weight", np.ones(WIDTH // HEADS // 2, dtype=np.float32))
+        writer.add_tensor("rope_freqs.weight", np.array(rope_factors, dtype=np.float32))
+    if rope_rule:
+        writer.add_rope_scaling_type(RopeScalingType(rope_rule[0]))
+        writer.add_rope_scaling_factor(rope_rule[1])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

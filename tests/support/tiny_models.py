@@ -43,11 +43,12 @@ def write_checkpoint(family: str, folder: Path, seed: int = 0) -> Path:
 
 @dataclass(frozen=True)
 class RandomBatches:
-    """Packed rows of random tokens: two samples and some padding a row, parts of them untrained."""
+    """Rows of random tokens: two packed samples (or one) and some padding a row, parts of them untrained."""
 
     sequences: int = 4
     tokens: int = TOKENS
     vocabulary: int = VOCABULARY
+    packed: bool = True
 
     def batches(self, first_step: int) -> Iterator[Batch]:
         """The batch of each step depends on the step alone."""
@@ -63,8 +64,9 @@ class RandomBatches:
         ids = rng.integers(0, self.vocabulary, shape)
         border, end = self.tokens // 3, self.tokens - 3
         positions = np.tile(np.arange(self.tokens), (self.sequences, 1))
-        positions[:, border:] -= border
-        positions[:, end:] -= end - border
+        if self.packed:
+            positions[:, border:] -= border
+        positions[:, end:] = np.arange(self.tokens - end)
         labels = ids.copy()
         labels[:, 0] = labels[:, border] = IGNORE
         labels[:, end:] = IGNORE

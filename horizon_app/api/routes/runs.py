@@ -1,16 +1,17 @@
-"""Runs: submit, list, show, change, stop, delete."""
+"""Runs: submit, list, show, change, stop, resume, delete; and their checkpoints."""
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Response
 
 from horizon_app.api.deps import CommasToo, Past, RunIdPath, Station
-from horizon_app.api.schemas import EditBody, NewRunBody, StopBody
+from horizon_app.api.schemas import EditBody, NewRunBody, ResumeBody, StopBody
 from horizon_app.contracts.problems import Problem
 from horizon_app.contracts.run_state import RunState
-from horizon_app.contracts.run_view import Freed, Run, RunDetail, RunPage
+from horizon_app.contracts.run_view import CheckpointsAnswer, Freed, Run, RunDetail, RunPage
 
 router = APIRouter(prefix="/runs", tags=["runs"])
+StepPath = Annotated[int, Path(ge=0, description="optimizer step of a checkpoint")]
 _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": Problem}}
 _CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": Problem}}
 
@@ -69,6 +70,38 @@ def start_run(run_id: RunIdPath, station: Station) -> Run:
     run = station.start(run_id)
     station.nudge()
     return run
+
+
+@router.post("/{run_id}/resume", status_code=202, responses={**_NOT_FOUND, **_CONFLICT, 422: {"model": Problem}})
+def resume_run(run_id: RunIdPath, station: Station, body: ResumeBody | None = None) -> Run:
+    """Queue an ended run again: it goes on from its newest whole checkpoint."""
+    run = station.resume(run_id, body.set if body is not None else {})
+    station.nudge()
+    return run
+
+
+@router.post("/{run_id}/checkpoint", status_code=202, responses={**_NOT_FOUND, **_CONFLICT})
+def save_checkpoint(run_id: RunIdPath, station: Station) -> Run:
+    """Ask a live run for a checkpoint after its next optimizer step."""
+    return station.save_checkpoint(run_id)
+
+
+@router.get("/{run_id}/checkpoints", responses=_NOT_FOUND)
+def list_checkpoints(run_id: RunIdPath, past: Past) -> CheckpointsAnswer:
+    """The checkpoints of a run: which are whole, the best, pinned, or broken and why."""
+    return past.checkpoints(run_id)
+
+
+@router.post("/{run_id}/checkpoints/{step}/pin", responses=_NOT_FOUND)
+def pin_checkpoint(run_id: RunIdPath, step: StepPath, station: Station) -> CheckpointsAnswer:
+    """Keep a checkpoint from being rotated away."""
+    return station.pin(run_id, step, pinned=True)
+
+
+@router.delete("/{run_id}/checkpoints/{step}/pin", responses=_NOT_FOUND)
+def unpin_checkpoint(run_id: RunIdPath, step: StepPath, station: Station) -> CheckpointsAnswer:
+    """Let a checkpoint be rotated away again."""
+    return station.pin(run_id, step, pinned=False)
 
 
 @router.post("/{run_id}/stop", status_code=202, responses={**_NOT_FOUND, **_CONFLICT})

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from horizon_app.engine.errors import DiskCorrupt, DiskFailed, EngineError, TierExhausted
+from horizon_app.engine.errors import DiskCorrupt, DiskFailed, EngineError
 from horizon_app.engine.memory.disk_file import DiskFile
 from horizon_app.engine.memory.disk_io import OS_DISK, SECTOR, DiskSystem, round_up
 from horizon_app.engine.memory.disk_page import check_page, fill_header
@@ -29,6 +29,11 @@ def new_buffer(num_bytes: int) -> torch.Tensor:
     return new_memory(round_up(num_bytes), torch.uint8)
 
 
+def bytes_on_disk(num_bytes: int) -> int:
+    """Bytes of the file that a page of `num_bytes` takes: its header and whole sectors of data."""
+    return SECTOR + round_up(num_bytes)
+
+
 class DiskStore:
     """Pages on disk. Safe to use from several threads; requests end by themselves, whatever happens.
 
@@ -37,19 +42,15 @@ class DiskStore:
     """
 
     def __init__(
-        self, folder: Path, page_bytes: Sequence[int], *, limit_bytes: int | None = None, io_threads: int = 2,
-        system: DiskSystem = OS_DISK,
-    ) -> None:  # fmt: skip
-        """Page i holds `page_bytes[i]` bytes. Raises TierExhausted, DiskFull, DiskUnusable and DiskFailed."""
+        self, folder: Path, page_bytes: Sequence[int], *, io_threads: int = 2, system: DiskSystem = OS_DISK
+    ) -> None:
+        """Page i holds `page_bytes[i]` bytes. Raises DiskFull, DiskUnusable and DiskFailed."""
         self._page_bytes = tuple(page_bytes)
         self._offsets: list[int] = []
         self.file_bytes = 0
         for num_bytes in self._page_bytes:
             self._offsets.append(self.file_bytes)
-            self.file_bytes += SECTOR + round_up(num_bytes)
-        if limit_bytes is not None and limit_bytes < self.file_bytes:
-            fix = f"set offload.disk_memory to {self.file_bytes} bytes or more"
-            raise TierExhausted(tier="disk", needed_bytes=self.file_bytes, free_bytes=limit_bytes, fix=fix)
+            self.file_bytes += bytes_on_disk(num_bytes)
         self._file = DiskFile(folder, self.file_bytes, system)
         self.is_direct = self._file.is_direct
         # What the disk has to show; in RAM, so that a stale page is noticed. Each entry belongs to who has the page.
@@ -89,6 +90,11 @@ class DiskStore:
             failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the file is gone."""
+        return self._closed
 
     def close(self) -> None:
         """End the threads and give the file's room back; requests that have not begun fail. Not from a callback."""

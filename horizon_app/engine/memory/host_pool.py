@@ -61,11 +61,6 @@ class HostPool:
         """Bytes of host memory that all planes take."""
         return sum(plane.num_bytes for plane in self._distinct)
 
-    @property
-    def disk_bytes(self) -> int:
-        """Bytes of the disk tier's file."""
-        return 0 if self.store is None else self.store.file_bytes
-
     def block(self, name: PlaneName, block: Block) -> HostSpan:
         """A block on one plane."""
         return HostSpan(self.planes[name], block.index, 0, block.numel)
@@ -87,16 +82,22 @@ class HostPool:
             raise AssertionError(f"{parameter.name} has no segment")
         return copy.view(parameter.shape)
 
-    def write(self, parameter: Parameter, values: torch.Tensor) -> None:
-        """Set a parameter's master, and its weights. Shape: the parameter's, any floating dtype."""
+    def write(self, parameter: Parameter, values: torch.Tensor, start: int = 0) -> None:
+        """Set a parameter's master from element `start` on, and its weights.
+
+        Shape of values: any, in the parameter's order and any floating dtype.
+        """
         flat = values.reshape(-1)
+        end = start + flat.numel()
         for name in dict.fromkeys((PlaneName.MASTER, PlaneName.WEIGHT)):
             if name is PlaneName.WEIGHT and self.planes[name] is self.planes[PlaneName.MASTER]:
                 continue
             for segment in self._partition.segments_in(parameter):
-                start = segment.pool_start - parameter.pool_start
-                with self.segment(name, segment).opened(Opening.CHANGE) as part:
-                    part.copy_(flat[start : start + segment.numel])
+                first = segment.pool_start - parameter.pool_start
+                low, high = max(first, start), min(first + segment.numel, end)
+                if low < high:
+                    with self.segment(name, segment).opened(Opening.CHANGE) as part:
+                        part[low - first : high - first] = flat[low - start : high - start]
 
     def rows(self, parameter: Parameter, rows: torch.Tensor) -> torch.Tensor:
         """Some rows of an embedding's weights. Shapes: rows [R] int64, sorted; answer [R, width]."""

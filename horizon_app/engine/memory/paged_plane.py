@@ -60,16 +60,16 @@ class PagedPlane:
         self.num_bytes = sum(frame.numel() for frame in self._frames)
         self._pages = [_Page() for _ in self._numels]
         self._policy = policy
-        self._order = VisitOrder((), frozenset())
+        self._order = VisitOrder(())
         self._changed = threading.Condition(threading.RLock())
         self._demands = 0  # openings that wait for a frame: they come before what is only read ahead
         self._reads = self._writes_leaving = 0
         self._failure: EngineError | None = None
 
-    def expect(self, visits: Sequence[Visit], openings: frozenset[Opening]) -> None:
+    def expect(self, visits: Sequence[Visit], *, from_second_cycle: frozenset[Opening] = frozenset()) -> None:
         """Start on a new order, and on reading what it begins with."""
         with self._changed:
-            self._order = VisitOrder(visits, openings)
+            self._order = VisitOrder(visits, from_second_cycle=from_second_cycle)
             for number, page in enumerate(self._pages):
                 if page.frame != NO_FRAME:
                     self._policy.used(number, self._next_visit(number))
@@ -116,10 +116,7 @@ class PagedPlane:
     # -- inside; all with the lock held
 
     def _visit(self, page: int, opening: Opening) -> None:
-        before = self._order.position
-        self._order.visited(page, opening)
-        for skipped in range(before, self._order.position - 1):  # their next visit is another one now
-            number = self._order.at(skipped).page
+        for number in self._order.visited(page, opening):  # their next visit is another one now
             if self._pages[number].frame != NO_FRAME:
                 self._policy.used(number, self._next_visit(number))
         self._policy.horizon(self._order.position, self._order.position + LOOK_AHEAD)
@@ -226,11 +223,9 @@ class PagedPlane:
         if self._failure is not None or not self._order.visits:
             return
         coming = self._writes_leaving - self._demands  # frames on their way to be free, for one page each
-        first = self._order.position
-        for position in range(first, first + min(LOOK_AHEAD, len(self._order.visits))):
+        for position, visit in self._order.coming(LOOK_AHEAD):
             if self._reads >= READS_AHEAD:
                 return
-            visit = self._order.at(position)
             record = self._pages[visit.page]
             if not visit.reads or record.frame != NO_FRAME or not record.stored:
                 continue

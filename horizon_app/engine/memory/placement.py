@@ -25,7 +25,6 @@ class Placement:
 
     frames: Mapping[PlaneName, int | None]
     host_bytes: int
-    disk_bytes: int  # of data; headers come on top
 
     @property
     def uses_disk(self) -> bool:
@@ -34,21 +33,22 @@ class Placement:
 
 
 def place_planes(
-    page_bytes: Mapping[PlaneName, list[int]], limit: int, *, may_page: bool, page_moments: bool, fix: str
-) -> Placement:
-    """Fill `limit` bytes of RAM. `page_moments` keeps few moments in RAM even where all would fit.
+    page_bytes: Mapping[PlaneName, list[int]], limit: int, *, may_page: bool, page_moments: bool, fix: str,
+    reserved: int = 0,
+) -> Placement:  # fmt: skip
+    """Fill `limit` bytes of RAM, of which others need `reserved`. `page_moments` keeps few moments there in any case.
 
     Raises TierExhausted where not even the smallest number of frames fits; `fix` says what to do.
     """
     names = [name for group in LEAVE_LAST for name in group if name in page_bytes]
     whole = {name: sum(page_bytes[name]) for name in names}
     total = sum(whole.values())
-    if total <= limit and not page_moments:
-        return Placement(frames=dict.fromkeys(names), host_bytes=total, disk_bytes=0)
+    if total + reserved <= limit and not page_moments:
+        return Placement(frames=dict.fromkeys(names), host_bytes=total)
     frame = {name: round_up(max(page_bytes[name])) for name in names}
     pages = {name: len(page_bytes[name]) for name in names}
     least = {name: min(whole[name], FEWEST_FRAMES * frame[name]) for name in names}
-    needed = sum(least.values()) if may_page else total
+    needed = reserved + (sum(least.values()) if may_page else total)
     if needed > limit:
         raise TierExhausted(tier="host", needed_bytes=needed, free_bytes=limit, fix=fix)
     frames: dict[PlaneName, int | None] = {}
@@ -66,5 +66,4 @@ def place_planes(
             frames[name] = min(most, FEWEST_FRAMES + share // frame[name])
             left -= (frames[name] - FEWEST_FRAMES) * frame[name]  # type: ignore[operator]
     host = sum(whole[n] if (count := frames[n]) is None else count * frame[n] for n in names)
-    disk = sum(pages[n] * frame[n] for n in names if frames[n] is not None)
-    return Placement(frames=frames, host_bytes=host, disk_bytes=disk)
+    return Placement(frames=frames, host_bytes=host)

@@ -6,7 +6,7 @@ are read before they are needed.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -46,8 +46,8 @@ class Plane(Protocol):
         """The page's memory, flat, for the length of the context. Waits for the disk; raises EngineError."""
         ...
 
-    def expect(self, visits: "Sequence[Visit]", openings: "frozenset[Opening]") -> None:
-        """The order in which pages will be opened, over and over again; other `openings` are not part of it."""
+    def expect(self, visits: "Sequence[Visit]", *, from_second_cycle: "frozenset[Opening]" = frozenset()) -> None:
+        """The order in which pages will be opened, over and over again; some openings may begin a cycle later."""
         ...
 
     def forget(self, page: int) -> None:
@@ -82,47 +82,108 @@ class Visit:
     """One opening that is to come; pages opened to be filled need not be read before."""
 
     page: int
+    opening: Opening = Opening.READ
     reads: bool = True
 
 
+class _Way:
+    """The visits of one kind of opening, and how many of them were made. They are numbered for ever, cycle by cycle."""
+
+    def __init__(self, places: Sequence[int], pages: Sequence[int], cycle_length: int) -> None:
+        self._places, self._pages, self._cycle_length = places, pages, cycle_length
+        self.next = 0
+        self._of_page: dict[int, list[int]] = {}
+        for number, page in enumerate(pages):
+            self._of_page.setdefault(page, []).append(number)
+
+    def position(self, number: int) -> int:
+        """Where a visit stands in the order of all openings."""
+        cycle, in_cycle = divmod(number, len(self._pages))
+        return cycle * self._cycle_length + self._places[in_cycle]
+
+    def next_visit(self, page: int) -> int | None:
+        """Number of the page's next visit, or None."""
+        numbers = self._of_page.get(page)
+        if not numbers:
+            return None
+        cycle, in_cycle = divmod(self.next, len(self._pages))
+        i = bisect_left(numbers, in_cycle)
+        if i < len(numbers):
+            return cycle * len(self._pages) + numbers[i]
+        return (cycle + 1) * len(self._pages) + numbers[0]
+
+    def is_last_visit_still(self, page: int) -> bool:
+        """A visit may open its page several times; only where the page comes twice in a row is that another visit."""
+        count = len(self._pages)
+        return self.next > 0 and self._pages[(self.next - 1) % count] == page != self._pages[self.next % count]
+
+    def go_to(self, number: int) -> list[int]:
+        """Go on to a visit. Answers the pages that are passed over."""
+        passed = [self._pages[n % len(self._pages)] for n in range(self.next, number)]
+        self.next = max(self.next, number)
+        return passed
+
+    def go_to_cycle(self, cycle: int) -> list[int]:
+        """Go on to the begin of a cycle. Answers the pages that are passed over."""
+        return self.go_to(cycle * len(self._pages))
+
+    def is_past(self, position: int) -> bool:
+        """Whether the visit that stands there was made, or left out."""
+        return position < self.position(self.next)
+
+
 class VisitOrder:
-    """Where a cyclic order of visits stands, and when each page comes next. Positions rise for ever."""
+    """Where a cyclic order of visits stands, and when each page comes next. Positions rise for ever.
 
-    def __init__(self, visits: Sequence[Visit], openings: frozenset[Opening]) -> None:
-        self.visits, self._openings = tuple(visits), openings
-        self.position = 0  # of the next visit
-        self._last: tuple[int, Opening] | None = None
-        self._places: dict[int, list[int]] = {}
-        for place, visit in enumerate(self.visits):
-            self._places.setdefault(visit.page, []).append(place)
+    Each kind of opening goes its own way: the thread that updates weights is ahead of the one that fetches them. But a
+    cycle is one optimizer step: once any way has entered it, what the others have left of the cycle before will not
+    come any more.
+    """
 
-    def visited(self, page: int, opening: Opening) -> None:
-        """Go on behind the next visit of `page`; openings that nobody announced change nothing."""
-        at = self.next_visit(page) if opening in self._openings else None
-        if at is None or self._is_last_visit_still(page, opening, at):
-            return
-        # Visits may be left out: a block still on the device is not fetched again.
-        self.position, self._last = at + 1, (page, opening)
+    def __init__(self, visits: Sequence[Visit], *, from_second_cycle: frozenset[Opening] = frozenset()) -> None:
+        """Openings named in `from_second_cycle` don't come in the first one."""
+        self.visits = tuple(visits)
+        self._ways: dict[Opening, _Way] = {}
+        for opening in dict.fromkeys(visit.opening for visit in self.visits):
+            places = [place for place, visit in enumerate(self.visits) if visit.opening is opening]
+            way = _Way(places, [self.visits[place].page for place in places], len(self.visits))
+            way.go_to_cycle(int(opening in from_second_cycle))
+            self._ways[opening] = way
 
-    def _is_last_visit_still(self, page: int, opening: Opening, at: int) -> bool:
-        """A visit may open its page several times; `at` is where the page comes next."""
-        if self._last is None or page != self._last[0]:
-            return False
-        # Filled last and read first, a page has two visits in a row; parts of it are filled one by one.
-        kinds_differ = self.at(at).reads != self.at(at - 1).reads
-        return at != self.position or (opening is self._last[1] and kinds_differ)
+    @property
+    def position(self) -> int:
+        """Of the first visit that is still to come."""
+        return min((way.position(way.next) for way in self._ways.values()), default=0)
+
+    def visited(self, page: int, opening: Opening) -> list[int]:
+        """Go on behind the next visit of `page`; openings that nobody announced change nothing.
+
+        Answers the pages that were passed over: visits may be left out, as when a block is still on the device.
+        """
+        way = self._ways.get(opening)
+        number = None if way is None else way.next_visit(page)
+        if way is None or number is None or way.is_last_visit_still(page):
+            return []
+        passed = way.go_to(number)
+        way.next = number + 1
+        cycle = way.position(number) // len(self.visits)
+        for other in self._ways.values():
+            passed += other.go_to_cycle(cycle)
+        return passed
 
     def next_visit(self, page: int) -> int | None:
         """Position of the next visit of `page`, or None."""
-        places = self._places.get(page)
-        if not places:
-            return None
-        cycle, place = divmod(self.position, len(self.visits))
-        i = bisect_left(places, place)
-        if i < len(places):
-            return cycle * len(self.visits) + places[i]
-        return (cycle + 1) * len(self.visits) + places[0]
+        numbers = ((way, way.next_visit(page)) for way in self._ways.values())
+        return min((way.position(number) for way, number in numbers if number is not None), default=None)
 
     def at(self, position: int) -> Visit:
         """The visit at a position."""
         return self.visits[position % len(self.visits)]
+
+    def coming(self, most: int) -> Iterator[tuple[int, Visit]]:
+        """The visits that are still to come among the next `most` positions, at most a cycle of them."""
+        first = self.position
+        for position in range(first, first + min(most, len(self.visits))):
+            visit = self.at(position)
+            if not self._ways[visit.opening].is_past(position):
+                yield position, visit

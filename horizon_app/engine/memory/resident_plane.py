@@ -29,7 +29,7 @@ class ResidentPlane:
         """See Plane; a page opened to be filled starts from what was there, which is what nobody may rely on."""
         return nullcontext(self.page(page))
 
-    def expect(self, visits: Sequence[Visit], openings: frozenset[Opening]) -> None:
+    def expect(self, visits: Sequence[Visit], *, from_second_cycle: frozenset[Opening] = frozenset()) -> None:
         """Nothing to prepare."""
 
     def forget(self, page: int) -> None:

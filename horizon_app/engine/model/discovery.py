@@ -4,16 +4,20 @@ No memory is taken for weights here: parameters stay on meta, only buffers (rota
 """
 
 import inspect
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.pytorch_utils import Conv1D
 
 from horizon_app.engine.errors import UnsupportedModel
 from horizon_app.engine.memory.geometry import ParameterFacts, Use
+from horizon_app.planning.model_config import config_faults, recurrent_layers
 
 CONSTRUCTOR_FAULTS = (
     AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError, ZeroDivisionError,
@@ -32,6 +36,8 @@ class Discovered:
     head: nn.Module
     head_name: str
     tied: bool  # the head's weight is the token embedding's
+    takes_positions: bool  # whether the base model is told positions, which keep packed samples apart
+    recurrent: str  # what carries one packed sample into the next all the same; empty where nothing does
 
     @property
     def num_layers(self) -> int:
@@ -49,11 +55,24 @@ class Discovered:
 
 
 def load_config(model_dir: Path) -> PretrainedConfig:
-    """The model's config.json. Raises UnsupportedModel where transformers doesn't know it."""
+    """The model's config.json. Raises UnsupportedModel where no run can be made of it, naming the field."""
+    try:
+        stored = json.loads((model_dir / "config.json").read_text(encoding="utf-8"))
+        faults = config_faults(stored) or _unknown_kind(stored["model_type"])
+    except (OSError, ValueError, AttributeError, RecursionError) as failure:
+        raise UnsupportedModel(f"{model_dir / 'config.json'} can't be read: {failure}") from failure
+    if faults:
+        raise UnsupportedModel(f"{model_dir}: {'; '.join(faults)}")
     try:
         return AutoConfig.from_pretrained(model_dir, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as failure:
-        raise UnsupportedModel(f"{model_dir}: {failure}") from failure
+    except (OSError, ValueError, KeyError, StrictDataclassError) as failure:
+        raise UnsupportedModel(f"{model_dir}: {' '.join(str(failure).split())}") from failure
+
+
+def _unknown_kind(model_type: str) -> list[str]:
+    if model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        return []
+    return [f"model_type {model_type} is no causal language model that transformers knows"]
 
 
 def build_meta(config: PretrainedConfig) -> PreTrainedModel:
@@ -66,16 +85,7 @@ def build_meta(config: PretrainedConfig) -> PreTrainedModel:
                     config, attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
                 )
             break
-        # A model's constructor takes its config's numbers as they are, and fails in its own ways on wrong ones.
-        except (
-            AssertionError,
-            AttributeError,
-            LookupError,
-            RuntimeError,
-            TypeError,
-            ValueError,
-            ZeroDivisionError,
-        ) as e:
+        except CONSTRUCTOR_FAULTS as e:
             if attention == "eager" or "attention" not in str(e):
                 raise UnsupportedModel(f"no model can be built from config.json: {type(e).__name__}: {e}") from e
     if model is None:
@@ -108,7 +118,7 @@ def discover(model: PreTrainedModel) -> Discovered:
         raise UnsupportedModel(f"{type(model).__name__}: its input embedding is a {type(embedding).__name__}")
     return Discovered(
         causal=model, base=base, layers=layers, layers_name=name, head=head, head_name=head_name,
-        tied=embedding.weight is head.weight,
+        tied=embedding.weight is head.weight, takes_positions=_takes_positions(base), recurrent=_recurrent(model, base),
     )  # fmt: skip
 
 
@@ -119,7 +129,7 @@ def stage_parameters(found: Discovered) -> list[tuple[str, list[ParameterFacts]]
     to the head. A tied weight is one parameter, of the head.
     """
     prefix = found.layers_name + "."
-    uses = _uses(found.causal)
+    uses = _uses(found)
     head_weight = found.head_name + ".weight"
     stages: list[tuple[str, list[ParameterFacts]]] = [("embed", [])]
     stages += [(f"L{i}", []) for i in range(found.num_layers)] + [("head", [])]
@@ -146,19 +156,26 @@ def stage_parameters(found: Discovered) -> list[tuple[str, list[ParameterFacts]]
     return stages
 
 
-def _uses(model: PreTrainedModel) -> dict[str, Use]:
+def _takes_positions(base: nn.Module) -> bool:
+    return "position_ids" in inspect.signature(base.forward).parameters
+
+
+def _recurrent(model: PreTrainedModel, base: nn.Module) -> str:
+    """Why restarting positions do not keep packed samples apart; empty where they do."""
+    if not _takes_positions(base):
+        return f"a {type(model).__name__} is not told where samples begin"
+    kinds = recurrent_layers({"layer_types": getattr(model.config.get_text_config(), "layer_types", None)})
+    return f"layers of the kind {kinds} carry state from token to token" if kinds else ""
+
+
+def _uses(found: Discovered) -> dict[str, Use]:
     uses: dict[str, Use] = {}
-    for name, module in model.named_modules():
+    for name, module in found.causal.named_modules():
         if type(module) is nn.Linear:
             uses[f"{name}.weight"] = Use.LINEAR
         elif type(module) is Conv1D:
             uses[f"{name}.weight"] = Use.CONV1D
-        elif isinstance(module, nn.Embedding):
-            if len(inspect.signature(module.forward).parameters) != 1:
-                raise UnsupportedModel(
-                    f"{type(model).__name__}: its embedding {name} ({type(module).__name__}) is asked with more than "
-                    "token ids; models with such embeddings can't be trained yet"
-                )
+        elif isinstance(module, nn.Embedding) and not name.startswith(found.layers_name + "."):
             uses[f"{name}.weight"] = Use.LOOKUP
     return uses
 

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 
-from horizon_app.engine.errors import WeightsUnusable
-from horizon_app.engine.model.weights import tensor_files
+from horizon_app.engine.model.stored_tensors import StoredTensors
 
 PIECE = 1 << 20
 """Elements looked at together: their marks stay in the processor's cache."""
@@ -26,18 +24,10 @@ class NonFiniteTensor:
 
 def scan_weights(folder: Path) -> tuple[NonFiniteTensor, ...]:
     """Every stored tensor that holds non-finite values, by name. Raises WeightsUnusable."""
-    names: dict[Path, list[str]] = {}
-    for name, path in tensor_files(folder).items():
-        names.setdefault(path, []).append(name)
-    found: list[NonFiniteTensor] = []
-    for path, stored in names.items():
-        try:
-            with safe_open(path, framework="pt") as file:
-                faulty = [scan_tensor(name, file.get_tensor(name)) for name in stored]
-        except (SafetensorError, OSError) as error:
-            raise WeightsUnusable(f"{path} can't be read: {error}") from error
-        found += [tensor for tensor in faulty if tensor is not None]
-    return tuple(sorted(found, key=lambda tensor: tensor.name))
+    stored = StoredTensors(folder)
+    faulty = [scan_tensor(name, stored.read(name)) for name in stored.tensors]  # file after file
+    stored.close()
+    return tuple(sorted((tensor for tensor in faulty if tensor), key=lambda tensor: tensor.name))
 
 
 def scan_tensor(name: str, tensor: torch.Tensor) -> NonFiniteTensor | None:

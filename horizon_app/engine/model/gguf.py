@@ -5,29 +5,24 @@ finished folder is loaded again and has to give the same logits before it gets i
 """
 
 import json
-import os
-import shutil
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from horizon_app.engine.errors import UnsupportedModel, WeightsUnusable
 from horizon_app.engine.model.gguf_header import GgufHeader, read_gguf_header
-from horizon_app.engine.model.weights import write_weights
+from horizon_app.engine.model.gguf_positions import scale_positions
+from horizon_app.engine.model.new_folder import appearing
+from horizon_app.engine.model.tensor_writer import TensorEntry, write_tensors
 
 PROMPT = "The capital of France is"
-LOGITS_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
+LOGITS_TOLERANCE = {torch.float32: 1e-4, torch.float16: 5e-2, torch.bfloat16: 5e-2}
 """Largest root mean square difference of the logits, in standard deviations of the logits, by the written dtype."""
 
-_SUFFIX = ".gguf"
-_OTHER_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
-_ROPE_TENSORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 _MOMENTARY = ("is_local", "local_files_only")
 """What a tokenizer remembers of how it was loaded; no property of the tokenizer."""
 
@@ -46,7 +41,6 @@ class Conversion:
     prompt_tokens: int
     difference: float  # of the logits, root mean square in standard deviations
     tolerance: float
-    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,26 +52,6 @@ class _Source:
     header: GgufHeader
 
 
-def find_gguf(source: Path) -> Path:
-    """The GGUF file that `source` is or holds. Raises WeightsUnusable that says what is not available yet."""
-    if source.is_dir():
-        found = sorted(path for path in source.iterdir() if path.suffix.lower() == _SUFFIX)
-        if len(found) == 1:
-            return find_gguf(found[0])
-        if found:
-            names = ", ".join(path.name for path in found)
-            raise WeightsUnusable(f"{source} holds {len(found)} GGUF files ({names}); name one of them")
-        other = sorted(path.name for path in source.iterdir() if path.suffix.lower() in _OTHER_SUFFIXES)
-        if other:
-            raise WeightsUnusable(f"{source} holds {other[0]}; {_not_yet(Path(other[0]).suffix)}")
-        raise WeightsUnusable(f"{source} holds no GGUF file")
-    if not source.is_file():
-        raise WeightsUnusable(f"there is no file or folder {source}")
-    if source.suffix.lower() in _OTHER_SUFFIXES:
-        raise WeightsUnusable(f"{source}: {_not_yet(source.suffix)}")
-    return source
-
-
 def convert_gguf(
     path: Path, out: Path, *, dtype: torch.dtype, on_stage: Callable[[str], None] = lambda stage: None
 ) -> Conversion:
@@ -85,15 +59,13 @@ def convert_gguf(
 
     `on_stage` hears what is being done. Raises UnsupportedModel and WeightsUnusable, also OSError.
     """
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise WeightsUnusable(f"{out} is there already and not an empty folder; name another, or remove it")
     header = read_gguf_header(path)
     if header.metadata.get("split.count", 1) not in (0, 1):
         raise WeightsUnusable(f"{path} is one of {header.metadata['split.count']} parts; this is not available yet")
-    on_stage(f"reading {path.name} ({header.encoding}) with transformers")
-    source = _load(path, header)
-    ids, expected = _logits(source.model, source.tokenizer)
-    with _appearing(out) as folder:
+    with appearing(out) as folder:
+        on_stage(f"reading {path.name} ({header.encoding}) with transformers")
+        source = _load(path, header)
+        ids, expected = _logits(source.model, source.tokenizer)
         on_stage(f"writing {str(dtype).removeprefix('torch.')} tensors")
         num_bytes = _write(source, folder, dtype)
         facts: dict[str, Any] = {
@@ -108,22 +80,8 @@ def convert_gguf(
         difference = _check(folder, ids, expected, LOGITS_TOLERANCE[dtype])
     return Conversion(
         encoding=header.encoding, num_bytes=num_bytes, prompt_tokens=len(ids), difference=difference,
-        tolerance=LOGITS_TOLERANCE[dtype], warnings=_warnings(header), **facts,
+        tolerance=LOGITS_TOLERANCE[dtype], **facts,
     )  # fmt: skip
-
-
-def _not_yet(suffix: str) -> str:
-    return f"converting {suffix} files is not available yet, only GGUF files are converted"
-
-
-def _warnings(header: GgufHeader) -> tuple[str, ...]:
-    stretched = [tensor.name for tensor in header.tensors if tensor.name in _ROPE_TENSORS]
-    if not stretched:
-        return ()
-    return (
-        f"{stretched[0]} is not taken over (transformers passes it over): positions are not scaled as in the original "
-        "model. Write its rope_parameters into config.json before training on long texts",
-    )
 
 
 def _load(path: Path, header: GgufHeader) -> _Source:
@@ -134,6 +92,7 @@ def _load(path: Path, header: GgufHeader) -> _Source:
     except (OSError, ValueError, KeyError, IndexError, RuntimeError) as failure:
         # NotImplementedError, for an encoding that is not known, is a RuntimeError.
         raise UnsupportedModel(f"{path} (architecture {header.architecture}): {_first_line(failure)}") from failure
+    scale_positions(model, path, header)
     return _Source(model=model, tokenizer=tokenizer, header=header)
 
 
@@ -161,21 +120,15 @@ def _write(source: _Source, folder: Path, dtype: torch.dtype) -> int:
     stored = {*dict(model.named_parameters()), *dict(model.named_buffers())}
     tensors = {name: tensor.detach() for name, tensor in model.state_dict().items() if name in stored}
 
-    def maker(tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
-        return lambda: tensor.to(dtype if tensor.is_floating_point() else tensor.dtype).contiguous()
+    def entry(name: str, tensor: torch.Tensor) -> TensorEntry:
+        stored_as = dtype if tensor.is_floating_point() else tensor.dtype
+        return TensorEntry(name=name, dtype=stored_as, shape=tuple(tensor.shape), read=lambda: tensor.to(stored_as))
 
-    sizes = {
-        name: tensor.numel() * (dtype if tensor.is_floating_point() else tensor.dtype).itemsize
-        for name, tensor in tensors.items()
-    }
-    try:
-        num_bytes = write_weights(folder, ((name, maker(tensor)) for name, tensor in tensors.items()), sizes)
-    except SafetensorError as failure:
-        raise WeightsUnusable(f"the weights can't be written: {failure}") from failure
+    written = write_tensors(folder, [entry(name, tensor) for name, tensor in tensors.items()])
     _save_config(model, folder, dtype)
     model.generation_config.save_pretrained(folder)
     _save_tokenizer(tokenizer, folder, model.config.get_text_config())
-    return num_bytes
+    return sum(file.num_bytes for file in written)
 
 
 def _save_config(model: PreTrainedModel, folder: Path, dtype: torch.dtype) -> None:
@@ -213,20 +166,6 @@ def _check(folder: Path, ids: list[int], expected: torch.Tensor, tolerance: floa
             f"than {tolerance:g}; nothing was kept"
         )
     return difference
-
-
-@contextmanager
-def _appearing(out: Path) -> Generator[Path]:
-    """A folder beside `out` that takes its name when the block ends well, and vanishes otherwise."""
-    out = out.absolute()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f".{out.name}.{os.getpid()}")
-    partial.mkdir()
-    try:
-        yield partial
-        partial.rename(out)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _first_line(failure: BaseException) -> str:

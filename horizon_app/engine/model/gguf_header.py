@@ -36,6 +36,7 @@ class GgufHeader:
 
     metadata: Mapping[str, str | float | bool]
     tensors: tuple[GgufTensor, ...]
+    data_start: int  # bytes from the start of the file
 
     @property
     def architecture(self) -> str:
@@ -49,6 +50,15 @@ class GgufHeader:
         for tensor in self.tensors:
             elements[tensor.encoding] = elements.get(tensor.encoding, 0) + tensor.elements
         return max(elements, key=lambda encoding: elements[encoding])
+
+    def vector(self, path: Path, name: str) -> list[float]:
+        """The numbers of a small fp32 tensor of the file `path`. Raises WeightsUnusable for another encoding."""
+        tensor = next(tensor for tensor in self.tensors if tensor.name == name)
+        if tensor.encoding != "F32":
+            raise WeightsUnusable(f"{path}: {name} is encoded as {tensor.encoding}, only F32 is read")
+        with path.open("rb") as file:
+            file.seek(self.data_start + tensor.end - 4 * tensor.elements)
+            return list(struct.unpack(f"<{tensor.elements}f", file.read(4 * tensor.elements)))
 
 
 def read_gguf_header(path: Path) -> GgufHeader:
@@ -118,12 +128,13 @@ def _read(cursor: _Cursor, path: Path) -> GgufHeader:
     if not tensors:
         raise WeightsUnusable(f"{path} holds no tensors")
     alignment = int(metadata.get("general.alignment", 32))
-    promised = math.ceil(cursor.position / alignment) * alignment + max(tensor.end for tensor in tensors)
+    data_start = math.ceil(cursor.position / alignment) * alignment
+    promised = data_start + max(tensor.end for tensor in tensors)
     if promised > len(cursor.content):
         raise WeightsUnusable(
             f"{path} is cut short: it has {len(cursor.content)} bytes, its header tells of {promised}"
         )
-    return GgufHeader(metadata=metadata, tensors=tensors)
+    return GgufHeader(metadata=metadata, tensors=tensors, data_start=data_start)
 
 
 def _read_tensor(cursor: _Cursor, path: Path) -> GgufTensor:

@@ -5,20 +5,22 @@ From headers, a model on the meta device, and a look at every stored value.
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors import safe_open
 from torch import nn
 
 from horizon_app.data.errors import DataError
 from horizon_app.data.tokenizer import load_tokenizer
 from horizon_app.engine.errors import EngineError
-from horizon_app.engine.memory.geometry import Parameter, ParameterFacts
+from horizon_app.engine.memory.geometry import ParameterFacts
 from horizon_app.engine.model.discovery import Discovered, build_meta, discover, load_config, stage_parameters
 from horizon_app.engine.model.finite_scan import NonFiniteTensor, scan_weights
-from horizon_app.engine.model.weights import read_weights, refuse_quantised, tensor_files
+from horizon_app.engine.model.stored_tensors import StoredTensor, StoredTensors
+from horizon_app.engine.model.weights import plan_weights
 from horizon_app.planning.facts import ModelFacts
+from horizon_app.planning.feasibility import tokenizer_fault
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +37,7 @@ class TensorGroup:
 class Inspection:
     """A checkpoint folder. None stands for what can't be told."""
 
+    model_type: str | None
     architecture: str | None
     layers: int | None
     parameters: int | None  # elements that are trained; a tied weight counts once
@@ -49,10 +52,11 @@ class Inspection:
     nonfinite: tuple[NonFiniteTensor, ...]  # stored tensors with values that a run would stop at
 
 
-def inspect_model(folder: Path, facts: ModelFacts) -> Inspection:
+def inspect_model(folder: Path, facts: ModelFacts, rehearse: Callable[[Discovered], None]) -> Inspection:
     """Look into `folder`, whose `facts` are known already, and at every stored value.
 
-    What is wrong is told in the answer and not raised.
+    `rehearse` runs the model layer by layer without weights, and raises UnsupportedModel where it can't. What is wrong
+    is told in the answer and not raised.
     """
     obstacles = [reason for reason in (facts.obstacle, facts.weights_obstacle) if reason]
     found: Discovered | None = None
@@ -62,7 +66,8 @@ def inspect_model(folder: Path, facts: ModelFacts) -> Inspection:
             found = discover(build_meta(load_config(folder)))
             parameters = [parameter for _, stage in stage_parameters(found) for parameter in stage]
             if facts.has_weights:
-                _try_weights(folder, found, parameters)
+                plan_weights(folder, found, [parameter.name for parameter in parameters])
+            rehearse(found)
         except EngineError as error:
             obstacles.append(" ".join(str(error).split()))
     nonfinite: tuple[NonFiniteTensor, ...] = ()
@@ -73,10 +78,13 @@ def inspect_model(folder: Path, facts: ModelFacts) -> Inspection:
             obstacles.append(str(error))
     embedding = found.causal.get_input_embeddings() if found else None
     rows = embedding.num_embeddings if isinstance(embedding, nn.Embedding) else None
-    size, has_template, trouble = _tokenizer(folder, rows)
+    # transformers reads the config for the tokenizer's sake too, and fails in the same way.
+    size, has_template, trouble = _tokenizer(folder) if found else (None, None, "")
+    obstacles += [fault] if (fault := tokenizer_fault(facts)) else []
     obstacles += [trouble] if trouble else []
     return Inspection(
-        architecture=facts.architecture, layers=found.num_layers if found else facts.layers,
+        model_type=facts.model_type, architecture=facts.architecture,
+        layers=found.num_layers if found else facts.layers,
         parameters=sum(math.prod(p.shape) for p in parameters) if parameters else facts.parameters, dtype=facts.dtype,
         groups=_groups(folder) if facts.has_weights else (), tied=found.tied if found else None, embedding_rows=rows,
         tokenizer_size=size, has_chat_template=has_template, trainable=not obstacles, obstacles=tuple(obstacles),
@@ -95,42 +103,25 @@ def group_name(tensor: str) -> str:
     return ".".join(parts[:-1]) or tensor
 
 
-def _try_weights(folder: Path, found: Discovered, parameters: list[ParameterFacts]) -> None:
-    """Read as training does, into nothing: names, shapes and formats are checked, no weight leaves the disk."""
-    refuse_quantised(found.causal.config)
-    targets = [
-        Parameter(index=i, name=p.name, shape=p.shape, use=p.use, stage=0, pool_start=0, decay=p.decay)
-        for i, p in enumerate(parameters)
-    ]
-    read_weights(
-        folder, targets, lambda *_: None, prefix=found.causal.base_model_prefix, aliases=found.aliases
-    )  # fmt: skip
-
-
 def _groups(folder: Path) -> tuple[TensorGroup, ...]:
     """The stored tensors by the module they belong to, the largest first."""
-    stored: dict[str, list[tuple[int, str]]] = {}
-    for path in sorted(set(tensor_files(folder).values())):
-        with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118  the handle is no mapping
-                tensor = file.get_slice(name)
-                stored.setdefault(group_name(name), []).append((math.prod(tensor.get_shape()), tensor.get_dtype()))
+    stored: dict[str, list[StoredTensor]] = {}
+    for name, tensor in StoredTensors(folder).tensors.items():
+        stored.setdefault(group_name(name), []).append(tensor)
     groups = [
         TensorGroup(
-            name=name, tensors=len(tensors), parameters=sum(numel for numel, _ in tensors),
-            dtype="+".join(sorted({dtype.lower() for _, dtype in tensors})),
+            name=name, tensors=len(tensors), parameters=sum(tensor.numel for tensor in tensors),
+            dtype="+".join(sorted({tensor.dtype.lower() for tensor in tensors})),
         )
         for name, tensors in stored.items()
     ]  # fmt: skip
     return tuple(sorted(groups, key=lambda group: (-group.parameters, group.name)))
 
 
-def _tokenizer(folder: Path, rows: int | None) -> tuple[int | None, bool | None, str]:
-    """Size, chat template, and why it can't be used with the model."""
+def _tokenizer(folder: Path) -> tuple[int | None, bool | None, str]:
+    """Size, chat template, and why it can't be used."""
     try:
         tokenizer = load_tokenizer(folder)
     except DataError as error:
         return None, None, error.problems[0].message
-    too_many = rows is not None and tokenizer.num_tokens > rows
-    trouble = f"the tokenizer has {tokenizer.num_tokens} tokens, the embedding {rows} rows" if too_many else ""
-    return tokenizer.num_tokens, tokenizer.has_chat_template, trouble
+    return tokenizer.num_tokens, tokenizer.has_chat_template, ""

@@ -5,8 +5,9 @@ micro-batch with proxies in place of its decoder layers, which note their argume
 layers then run in whatever order the schedule asks. Knows nothing of arenas or copies.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,7 +19,8 @@ from horizon_app.engine.errors import UnsupportedModel
 from horizon_app.engine.memory.geometry import Parameter, Partition, Use
 from horizon_app.engine.model.block_linear import BlockLinear, SegmentAccess
 from horizon_app.engine.model.discovery import Discovered
-from horizon_app.engine.model.lookup import HostLookup, RowGradient
+from horizon_app.engine.model.lookup import HostLookup, RowGradient, look_up_on_host
+from horizon_app.engine.model.router import RouterTap
 
 NORM = "norm"
 """The word for norms, which are computed in fp32 in any case."""
@@ -39,6 +41,15 @@ class Prologue:
     hidden: torch.Tensor  # [sequences, tokens, width], with its graph back to the embedding rows
     calls: list[LayerCall]  # one a layer
     rows: list[RowGradient]
+
+
+@dataclass(kw_only=True, slots=True)
+class Rehearsal:
+    """What the whole model made of two tokens without weights, and what took part in it."""
+
+    output: torch.Tensor  # a number; running backward from it shows the order of gradients
+    looked_up: frozenset[str]  # embeddings that were asked
+    gathered: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])  # leaves that stood in
 
 
 class LayerProxy(nn.Module):
@@ -87,17 +98,27 @@ class Fp32Norm(nn.Module):
 
 
 class _HiddenStub(nn.Module):
-    """Stands in for the base model while the causal model's own forward turns hidden states into logits."""
+    """Stands in for the base model while the causal model's own forward works on what has been computed already."""
+
+    def __init__(self, base: nn.Module, router_logits: tuple[torch.Tensor, ...] | None = None) -> None:
+        super().__init__()
+        self._router_logits = router_logits
+        self._parts = {name for name, _ in base.named_children()}
+
+    def __getattr__(self, name: str) -> Any:
+        """Families that ask a part of their base model, such as its `decoder`, get the same answer."""
+        return self if name in self.__dict__.get("_parts", ()) else super().__getattr__(name)
 
     def forward(self, *_: Any, inputs_embeds: torch.Tensor, **__: Any) -> "_HiddenOnly":
-        return _HiddenOnly(inputs_embeds)
+        return _HiddenOnly(inputs_embeds, self._router_logits)
 
 
 class _HiddenOnly:
-    """A base model's output of which only the hidden states are there; families differ in what else they name."""
+    """A base model's output of which little is there; families differ in what else they name."""
 
-    def __init__(self, last_hidden_state: torch.Tensor) -> None:
+    def __init__(self, last_hidden_state: torch.Tensor, router_logits: tuple[torch.Tensor, ...] | None) -> None:
         self.last_hidden_state = last_hidden_state
+        self.router_logits = router_logits
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return (self.last_hidden_state,)[index]
@@ -125,6 +146,7 @@ class StagedModel:
         ]
         self._check_words([p.name for p in partition.parameters])
         self._bind()
+        self.router = RouterTap(found)
         for owner in found.causal.modules():
             for key, buffer in owner.named_buffers(recurse=False):
                 setattr(owner, key, buffer.to(device))
@@ -132,12 +154,17 @@ class StagedModel:
         self._proxies = [LayerProxy(layer) for layer in self.layers]
         for i, proxy in enumerate(self._proxies):
             found.layers[i] = proxy
-        self._stub = _HiddenStub()
+        self._stub = _HiddenStub(found.base)
 
     @property
     def num_layers(self) -> int:
         """Number of decoder layers; stage 0 is the embedding, stage `num_layers + 1` the head."""
         return len(self.layers)
+
+    @property
+    def recurrent(self) -> str:
+        """Why packed samples would leak into each other; empty where they don't."""
+        return self._found.recurrent
 
     @property
     def has_dropout(self) -> bool:
@@ -191,36 +218,57 @@ class StagedModel:
 
         Shapes: hidden [tokens, width], answer [tokens, vocabulary].
         """
-        causal, prefix = self._found.causal, self._found.causal.base_model_prefix
-        base = causal._modules[prefix]
-        causal._modules[prefix] = self._stub
-        try:
-            return causal(inputs_embeds=hidden.unsqueeze(0), use_cache=False).logits[0]
-        finally:
-            causal._modules[prefix] = base
+        with self._standing_in({self._found.causal.base_model_prefix: self._stub}):
+            return self._found.causal(inputs_embeds=hidden.unsqueeze(0), use_cache=False).logits[0]
 
-    def record(self) -> torch.Tensor:
-        """Run the whole model on two tokens without weights, so that `access` sees the order of products.
+    def router_loss(self, router_logits: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The loss that the model's own forward makes of the routers' logits of all layers, with its weight.
 
-        The caller runs backward on the answer to see the order of gradients.
+        Shapes: router_logits [tokens, experts], of each router in order.
         """
+        # The LM head has nothing to do with it, and its weights are not asked for.
+        stubs = {self._found.causal.base_model_prefix: _HiddenStub(self._found.base, tuple(router_logits))}
+        with self._standing_in({**stubs, self._found.head_name: nn.Identity()}):
+            nothing = torch.zeros(1, 1, 1, device=self.device)
+            answer = self._found.causal(inputs_embeds=nothing, use_cache=False, output_router_logits=True)
+        return answer.aux_loss * self.router.weight
+
+    def rehearse(self) -> Rehearsal:
+        """Run the whole model on two tokens without weights, so that `access` sees the order of products."""
+        stand_ins: dict[str, torch.Tensor] = {}
         for stage, proxy in enumerate(self._proxies, start=1):
             proxy.calls = proxy.result = None
             prefix = f"{self._found.layers_name}.{stage - 1}."
-            proxy.stand_ins = {
-                p.name.removeprefix(prefix): torch.zeros(p.shape, dtype=self.compute_dtype, device=self.device)
-                for p in self.gathered[stage]
-            }
+            for p in self.gathered[stage]:
+                zeros = torch.zeros(p.shape, dtype=self.compute_dtype, device=self.device, requires_grad=True)
+                proxy.stand_ins[p.name.removeprefix(prefix)] = stand_ins[p.name] = zeros
         ids = torch.zeros(1, 2, dtype=torch.long, device=self.device)
         hidden = self._forward_base(input_ids=ids, position_ids=torch.arange(2, device=self.device).unsqueeze(0))
-        self._take_rows()
+        looked_up = frozenset(row.parameter for row in self._take_rows())
+        self.router.take()
         for proxy in self._proxies:
             proxy.stand_ins = {}
-        return self.logits(hidden[0]).sum()
+        return Rehearsal(output=self.logits(hidden[0]).sum(), looked_up=looked_up, gathered=stand_ins)
 
     def _forward_base(self, **kwargs: Any) -> torch.Tensor:
         # attention_mask stays None: the model then keeps packed samples apart by their restarting positions.
+        if not self._found.takes_positions:
+            del kwargs["position_ids"]
         return self._found.base(use_cache=False, **kwargs).last_hidden_state
+
+    @contextmanager
+    def _standing_in(self, modules: Mapping[str, nn.Module]) -> Generator[None]:
+        """Put `modules` in the places of the causal model's own, by path, for the length of the context."""
+        causal = self._found.causal
+        owners = {path: causal.get_submodule(path.rpartition(".")[0])._modules for path in modules}
+        before = {path: owners[path][path.rpartition(".")[2]] for path in modules}
+        try:
+            for path, module in modules.items():
+                owners[path][path.rpartition(".")[2]] = module
+            yield
+        finally:
+            for path, module in before.items():
+                owners[path][path.rpartition(".")[2]] = module
 
     def forget_rows(self) -> None:
         """Drop what embeddings have noted of micro-batches that are given up."""
@@ -237,24 +285,19 @@ class StagedModel:
         causal = self._found.causal
         for name, module in list(causal.named_modules()):
             replacement = self._replacement(name, module)
-            if replacement is not None:
+            if isinstance(module, nn.Embedding):
+                self._look_up_on_host(name, module)
+            elif replacement is not None:
                 parent, _, key = name.rpartition(".")
                 causal.get_submodule(parent)._modules[key] = replacement
         for name, parameter in list(causal.named_parameters()):
-            if parameter.is_meta and parameter.dim() == 1:
+            if parameter.is_meta and parameter.dim() < 2:
                 self._make_resident(name)
         if self.compute_dtype != torch.float32:
             self._wrap_norms(causal)
 
     def _replacement(self, name: str, module: nn.Module) -> nn.Module | None:
         parameter = self.partition.by_name.get(f"{name}.weight")
-        if isinstance(module, nn.Embedding):
-            tied = self._found.head_name + ".weight"
-            lookup = HostLookup(
-                module, f"{name}.weight" if parameter is not None else tied, self.device, self.compute_dtype
-            )
-            self.lookups.append(lookup)
-            return lookup
         if parameter is None or parameter.use not in (Use.LINEAR, Use.CONV1D):
             return None
         rows, columns = parameter.shape
@@ -266,6 +309,12 @@ class StagedModel:
             bias=bias, dtype=torch.float32 if self._stays_fp32(name) else self.compute_dtype,
             out_dtype=torch.float32 if self._stays_fp32(name) and name == self._found.head_name else None,
         )  # fmt: skip
+
+    def _look_up_on_host(self, name: str, embedding: nn.Embedding) -> None:
+        parameter = self.partition.by_name.get(f"{name}.weight")
+        if parameter is None or parameter.use is Use.LOOKUP:
+            weight = f"{self._found.head_name if parameter is None else name}.weight"
+            self.lookups.append(look_up_on_host(embedding, weight, self.device, self.compute_dtype))
 
     def _stays_fp32(self, name: str) -> bool:
         return any(word in name for word in self._keep_fp32)

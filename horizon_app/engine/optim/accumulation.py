@@ -1,6 +1,7 @@
 """How many sequences pass at once, and how many times: decided at the borders of optimizer steps."""
 
 import math
+from dataclasses import dataclass
 
 from horizon_app.contracts.run_spec import AccumulationPolicy
 from horizon_app.engine.errors import OutOfDeviceMemory
@@ -9,6 +10,15 @@ SCARCE, PLENTY = 0.20, 0.50
 """Shares of the device's memory that are free: below, it is short; above, there is room."""
 GROWTH, SHRINKAGE = 1.5, 1.2
 MOST_STEPS = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AccumulationState:
+    """All that a checkpoint must keep: another split of a batch sums in another order."""
+
+    micro_batch: int
+    sequences: int
+    too_large: int  # the smallest micro-batch known to leave too little memory
 
 
 class Accumulation:
@@ -50,6 +60,19 @@ class Accumulation:
             raise OutOfDeviceMemory(micro_batch=self.micro_batch, sequences=self.sequences)
         self._too_large = min(self._too_large, self.micro_batch)
         self._split(math.ceil(self.micro_batch / 2))
+
+    def state(self) -> AccumulationState:
+        """What `load` takes."""
+        return AccumulationState(micro_batch=self.micro_batch, sequences=self.sequences, too_large=self._too_large)
+
+    def load(self, state: AccumulationState) -> None:
+        """Go on from there; sizes that the spec fixes stay as it says: it may have changed since."""
+        if not self._adapts:
+            return
+        if not self._keeps_sequences:
+            self.sequences = state.sequences
+        self._too_large = state.too_large
+        self._split(min(state.micro_batch, self.sequences))
 
     def _take_less(self) -> bool:
         steps = min(MOST_STEPS, math.ceil(self.steps * GROWTH))

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import TypedDict
 
 from horizon_app.engine.errors import LossScaleExhausted, NonFiniteGradient
 
@@ -16,7 +15,8 @@ MOST_SKIPS = 20
 _ADVICE = "Set precision.compute to bf16 or fp32"
 
 
-class LossScaleState(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossScaleState:
     """All that a checkpoint must keep."""
 
     scale: float
@@ -112,11 +112,11 @@ class LossScale:
 
     def load(self, state: LossScaleState) -> None:
         """Go on from there. A scale that does not move keeps its value: the spec may have changed since."""
-        self.skipped, self.probes = state["skipped"], state["probes"]
+        self.skipped, self.probes = state.skipped, state.probes
         if self._moves:
-            self.scale = state["scale"]
-            self._clean_steps, self._skipped_in_a_row = state["clean_steps"], state["skipped_in_a_row"]
-            self._settled = state["settled"]
+            self.scale = state.scale
+            self._clean_steps, self._skipped_in_a_row = state.clean_steps, state.skipped_in_a_row
+            self._settled = state.settled
 
     def _lower(self) -> None:
         self._clean_steps = 0

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import torch
 
 from horizon_app.contracts.run_spec import OptimizerState
-from horizon_app.engine.errors import UnsupportedModel
 from horizon_app.engine.memory.arena import Arena
 from horizon_app.engine.memory.block_table import BlockTable
-from horizon_app.engine.memory.geometry import Partition, Use
+from horizon_app.engine.memory.geometry import Partition
 from horizon_app.engine.memory.host_pool import HostPool
 from horizon_app.engine.model.discovery import Discovered
 from horizon_app.engine.model.staged import StagedModel
@@ -20,13 +19,13 @@ from horizon_app.engine.policy.choose import make_policy
 from horizon_app.engine.streaming.access import DeviceAccess, SegmentDoor, Workspace
 from horizon_app.engine.streaming.backends.protocol import Backend
 from horizon_app.engine.streaming.gradients import GradientGather
-from horizon_app.engine.streaming.schedule import OrderRecorder, StageOrder
 from horizon_app.engine.streaming.streamer import Streamer
 from horizon_app.engine.telemetry.counters import Counters
 from horizon_app.engine.training.config import EngineConfig
 from horizon_app.engine.training.host_tier import HostFactory
 from horizon_app.engine.training.layer_inputs import HeldInputs, HostInputs, LayerInputs
 from horizon_app.engine.training.passes import PassParts, StagePasses
+from horizon_app.engine.training.rehearsal import learn_order
 from horizon_app.engine.training.sizes import Sizes
 from horizon_app.engine.training.step import OptimizerStep, StepParts
 from horizon_app.engine.training.updates import WeightUpdates
@@ -68,7 +67,7 @@ def assemble(
     model = StagedModel(
         found, partition, door, device=config.device, compute_dtype=config.compute_dtype, keep_fp32=config.keep_fp32
     )
-    orders, trained = _record(partition, model, door, config)
+    orders, trained = learn_order(partition, model, door)
     for lookup in model.lookups:
         parameter = partition.by_name[lookup.parameter]
         lookup.read_rows = lambda rows, parameter=parameter: pool.rows(parameter, rows)
@@ -88,7 +87,11 @@ def assemble(
     door.target = access = DeviceAccess(streamer, gather)
     updates = _updates(config, partition, pool, table, model, trained)
     streamer.gate = updates
-    inputs = HostInputs(backend, partition.block_numel, host.new_plane) if sizes.host_inputs else HeldInputs()
+    inputs = (
+        HostInputs(backend, partition.block_numel, sizes.inputs, host.new_input_plane)
+        if sizes.host_inputs
+        else HeldInputs()
+    )
     passes = StagePasses(
         PassParts(
             partition=partition, pool=pool, model=model, streamer=streamer, gather=gather, inputs=inputs,
@@ -102,7 +105,6 @@ def assemble(
         StepParts(
             partition=partition, pool=pool, model=model, streamer=streamer, gather=gather, passes=passes,
             inputs=inputs, updates=updates, loss_scale=loss_scale, orders=orders, recompute=sizes.recompute,
-            chunk_tokens=sizes.chunk_tokens,
             order=config.order, max_grad_norm=config.max_grad_norm,
         )
     )  # fmt: skip
@@ -131,26 +133,3 @@ def _loss_scale(config: EngineConfig) -> LossScale:
     if config.compute_dtype != torch.float16:
         return LossScale.off()
     return LossScale.dynamic() if config.loss_scale is None else LossScale.fixed(config.loss_scale)
-
-
-def _record(
-    partition: Partition, model: StagedModel, door: SegmentDoor, config: EngineConfig
-) -> tuple[tuple[StageOrder, ...], frozenset[int]]:
-    """Learn the order of accesses, and which parameters get gradients at all."""
-    recorder = OrderRecorder(partition, config.device, config.compute_dtype)
-    door.target = recorder
-    with torch.enable_grad():
-        output = model.record()
-    recorder.recording_backward = True
-    output.backward()
-    trained = set(recorder.touched)
-    for parameter in partition.parameters:
-        leaf = model.resident.get(parameter.name)
-        if leaf is not None and leaf.grad is not None:
-            leaf.grad = None
-            trained.add(parameter.index)
-        elif parameter.use is Use.LOOKUP or (parameter.use is Use.GATHER and leaf is None):
-            trained.add(parameter.index)
-    if not trained:
-        raise UnsupportedModel("no parameter of the model takes part in the loss")
-    return recorder.orders(), frozenset(trained)

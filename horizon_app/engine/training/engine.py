@@ -4,7 +4,7 @@ import contextlib
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ from horizon_app.engine.errors import EngineError
 from horizon_app.engine.hardware.memory_errors import is_out_of_memory
 from horizon_app.engine.hardware.probe import anonymous_bytes
 from horizon_app.engine.memory.disk_io import OS_DISK, DiskSystem
-from horizon_app.engine.memory.geometry import Parameter
+from horizon_app.engine.memory.disk_tier import DiskTier
+from horizon_app.engine.model.companions import read_companions
 from horizon_app.engine.model.discovery import Discovered, build_meta, discover, load_config, stage_parameters
 from horizon_app.engine.model.random_init import initialise
-from horizon_app.engine.model.weights import copy_companions, read_weights, refuse_quantised, write_weights
+from horizon_app.engine.model.weights import WeightPlan, plan_weights, read_weights
 from horizon_app.engine.optim.accumulation import Accumulation
 from horizon_app.engine.optim.lr_schedule import LearningRate
 from horizon_app.engine.streaming.backends.choose import make_backend
@@ -29,10 +30,12 @@ from horizon_app.engine.streaming.backends.protocol import Backend
 from horizon_app.engine.streaming.partition import partition
 from horizon_app.engine.telemetry.sink import TelemetrySink
 from horizon_app.engine.training.assemble import ArenaHook, Hooks, assemble
+from horizon_app.engine.training.checkpoint import EngineState, Snapshot, read_state, room_for
 from horizon_app.engine.training.config import EngineConfig
-from horizon_app.engine.training.feed import BatchFeed
+from horizon_app.engine.training.feed import BatchFeed, FeedPosition
 from horizon_app.engine.training.host_tier import HostFactory, HostLayout
 from horizon_app.engine.training.live_knobs import LiveKnobs
+from horizon_app.engine.training.plane_files import PlaneFiles
 from horizon_app.engine.training.report import StepReport, block_layout, plan_facts
 from horizon_app.engine.training.sizes import Sizes, decide_sizes
 from horizon_app.engine.training.step import StepResult
@@ -53,9 +56,9 @@ class Engine:
         before = anonymous_bytes()
         self._hf_config = load_config(config.model_dir)
         found = discover(build_meta(self._hf_config))
-        self._partition = partition(
-            stage_parameters(found), block_bytes=config.block_bytes, element_bytes=config.compute_dtype.itemsize
-        )
+        stages = stage_parameters(found)
+        weights = self._plan_weights(found, [parameter.name for _, stage in stages for parameter in stage])
+        self._partition = partition(stages, block_bytes=config.block_bytes, element_bytes=config.compute_dtype.itemsize)
         host_layout = HostLayout(
             self._partition, config.compute_dtype, config.optimizer_state, averages=config.gradient_ema > 0
         )
@@ -65,19 +68,18 @@ class Engine:
             None if before is None else before + self.sizes.process_bytes(on_cpu=config.device.type == "cpu")
         )
         self._aliases = found.aliases
-        self._prefix = found.causal.base_model_prefix
         self.step_count = 0
+        self._position = FeedPosition()
         self.last_metrics: dict[str, float] = {}
         with contextlib.ExitStack() as undo:
             self._backend = backend or make_backend(config.device)
             undo.callback(self._backend.close)
-            host = HostFactory(
-                disk_dir=config.disk_dir, disk_limit=config.disk_limit_bytes, input_limit=self.sizes.input_limit,
-                policy=config.policy, pinned=self._backend.pins_host_memory, system=disk_system,
-            )  # fmt: skip
+            self._disk = DiskTier(config.disk_dir, limit_bytes=config.disk_limit_bytes, system=disk_system)
+            undo.callback(self._disk.close)
+            host = HostFactory(self._disk, policy=config.policy, pinned=self._backend.pins_host_memory)
             self._pool = host.new_pool(self._partition, host_layout, self.sizes.placement)
             undo.callback(self._pool.close)
-            self._load(found)
+            self._load(found, weights)
             self._m = assemble(
                 config, self.sizes, found, self._partition, self._pool, self._backend, host,
                 Hooks(on_slot_release=on_slot_release, on_access=self._show_residency),
@@ -88,7 +90,9 @@ class Engine:
             micro_batch=self.sizes.micro_batch,
             adapts=config.micro_batch is None or not config.keep_global_batch,
         )  # fmt: skip
-        self._report = StepReport(self._pool, self._m)
+        self._report = StepReport(self._pool, self._disk, self._m)
+        self._companions = read_companions(config.model_dir)
+        self._planes = PlaneFiles(self._partition, self._pool, config.optimizer_state)
         self._knobs = LiveKnobs(config, self.sizes, self._partition, self._m, sink)
         if self._m.unused:
             names = ", ".join(self._m.unused[:5])
@@ -106,7 +110,7 @@ class Engine:
     @property
     def plan_facts(self) -> dict[str, Any]:
         """What was decided, and the bytes per tier."""
-        return plan_facts(self._config, self.sizes, self._partition, self._pool, self._process_bytes)
+        return plan_facts(self._config, self.sizes, self._partition, self._disk, self._process_bytes)
 
     def peaks(self) -> PeakUse:
         """The highest use of each tier so far."""
@@ -114,7 +118,7 @@ class Engine:
         return PeakUse(
             device_blocks=used + (len(self._partition.blocks) if self.sizes.shares_host else 0),
             device_bytes=used * self._m.arena.slot_bytes,
-            host_bytes=self._pool.num_bytes + self._m.inputs.num_bytes, disk_bytes=self._pool.disk_bytes,
+            host_bytes=self._pool.num_bytes + self._m.inputs.num_bytes, disk_bytes=self._disk.file_bytes,
             resident_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MAXRSS_UNIT,
         )  # fmt: skip
 
@@ -148,8 +152,9 @@ class Engine:
         rate = LearningRate(
             peak=config.learning_rate, schedule=config.lr_schedule, warmup=config.warmup, total_steps=total_steps
         )
-        torch.manual_seed(config.seed)
-        feed = BatchFeed(source.batches(self.step_count + 1))
+        if self.step_count == 0:
+            torch.manual_seed(config.seed)
+        feed = BatchFeed(source, self._position)
         while self.step_count < total_steps and not should_stop():
             step = self.step_count + 1
             self._knobs.apply(step)
@@ -161,24 +166,42 @@ class Engine:
             result = self._attempt(batch, step, rate.at(step), should_stop)
             if result is None:
                 break
-            self.step_count = step
+            self.step_count, self._position = step, feed.position
             self._tell(result, rate.at(step), time.perf_counter() - begin)
             on_step(step)
         self._m.updates.flush()
         return self.step_count
 
-    def save_model(self, folder: Path) -> int:
-        """Write a Hugging Face checkpoint (weights, config, tokenizer) into `folder`; answers its bytes."""
+    @property
+    def checkpoint_bytes(self) -> int:
+        """Room that a snapshot takes on disk: an upper estimate."""
+        averages = self._config.gradient_ema > 0
+        return room_for(self._partition.parameters, self._companions, averages=averages)
+
+    def snapshot(self) -> Snapshot:
+        """The state between two optimizer steps, to be written: the next update waits until it is released."""
         self._m.updates.flush()
-        dtype = getattr(self._hf_config, "dtype", None) or torch.float32
+        state = EngineState(
+            step=self.step_count, trained_tokens=self._report.trained_tokens, position=self._position,
+            accumulation=self._accumulation.state(), loss_scale=self._m.loss_scale.state(),
+            averages=self._config.gradient_ema > 0,
+        )  # fmt: skip
+        names = {self._aliases.get(p.name, p.name): p for p in self._partition.parameters}
+        snapshot = Snapshot(state, self._planes, names, self._companions, self._config.device)
+        self._m.updates.hold(snapshot.released)
+        return snapshot
 
-        def maker(parameter: Parameter) -> Callable[[], torch.Tensor]:
-            return lambda: self._pool.read(parameter).to(dtype)
+    def restore(self, folder: Path) -> int:
+        """Go on from the checkpoint in `folder`, whose weights are loaded already; answers its optimizer step.
 
-        tensors = [(self._aliases.get(p.name, p.name), p) for p in self._partition.parameters]
-        sizes = {name: p.numel * dtype.itemsize for name, p in tensors}
-        written = write_weights(folder, ((name, maker(p)) for name, p in tensors), sizes)
-        return written + copy_companions(self._config.model_dir, folder)
+        Raises CheckpointUnusable, EngineError.
+        """
+        state = read_state(folder, self._planes, self._config.device, averages=self._config.gradient_ema > 0)
+        self.step_count, self._position = state.step, state.position
+        self._report.trained_tokens = state.trained_tokens
+        self._accumulation.load(state.accumulation)
+        self._m.loss_scale.load(state.loss_scale)
+        return state.step
 
     def close(self) -> None:
         """Stop threads and give memory back."""
@@ -186,18 +209,19 @@ class Engine:
         self._backend.close()
         self._m.inputs.close()
         self._pool.close()
+        self._disk.close()
 
     # -- inside
 
-    def _load(self, found: Discovered) -> None:
-        if self._config.init is Init.RANDOM:
+    def _plan_weights(self, found: Discovered, names: Sequence[str]) -> WeightPlan | None:
+        """Where the weights are, found out before memory is taken; None where they are drawn at random."""
+        return None if self._config.init is Init.RANDOM else plan_weights(self._config.model_dir, found, names)
+
+    def _load(self, found: Discovered, weights: WeightPlan | None) -> None:
+        if weights is None:
             initialise(found, self._partition.by_name, self._pool.write, self._config.seed)
         else:
-            refuse_quantised(self._hf_config)
-            read_weights(
-                self._config.model_dir, self._partition.parameters, self._pool.write, prefix=self._prefix,
-                aliases=self._aliases,
-            )  # fmt: skip
+            read_weights(weights, self._partition.by_name, self._pool.write)
 
     def _attempt(
         self, batch: Batch, step: int, learning_rate: float, should_stop: Callable[[], bool]

@@ -1,13 +1,15 @@
 """Builds the host tier: planes in RAM, planes paged to one file, as the placement says."""
 
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
 
 import torch
 
 from horizon_app.contracts.run_spec import OptimizerState, Policy
-from horizon_app.engine.memory.disk_io import OS_DISK, DiskSystem, round_up
-from horizon_app.engine.memory.disk_store import DiskStore
+from horizon_app.engine.errors import TierExhausted
+from horizon_app.engine.memory.disk_io import round_up
+from horizon_app.engine.memory.disk_store import bytes_on_disk
+from horizon_app.engine.memory.disk_tier import DiskTier
 from horizon_app.engine.memory.geometry import Partition
 from horizon_app.engine.memory.host_pool import HostPool
 from horizon_app.engine.memory.paged_plane import FEWEST_FRAMES, PagedPlane
@@ -48,26 +50,66 @@ class HostLayout:
         """Bytes of every page of every plane."""
         return {name: [n * dtype.itemsize for n in numels] for name, (dtype, numels) in self.planes.items()}
 
+    def disk_bytes(self, placement: Placement) -> int:
+        """Bytes of the file that holds what is paged."""
+        paged = [sizes for name, sizes in self.page_bytes().items() if placement.frames[name] is not None]
+        return sum(bytes_on_disk(size) for sizes in paged for size in sizes)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InputRoom:
+    """What layer inputs take of the host tier, a page for each layer and sequence; no pages: they don't wait there."""
+
+    num_pages: int
+    page_numel: int
+    dtype: torch.dtype
+    limit: int  # bytes of RAM, beyond which they go to disk
+    may_page: bool
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of a page."""
+        return self.page_numel * self.dtype.itemsize
+
+    @property
+    def least_bytes(self) -> int:
+        """Bytes of RAM that they can't do without."""
+        frames = FEWEST_FRAMES * round_up(self.page_bytes)
+        return min(self._whole, frames) if self.may_page else self._whole
+
+    @property
+    def frames(self) -> int | None:
+        """Pages that stay in RAM at once; None: all, one behind the other."""
+        if self._whole <= self.limit or not self.may_page:
+            return None
+        return max(FEWEST_FRAMES, self.limit // round_up(self.page_bytes))
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes of RAM."""
+        return self._whole if self.frames is None else self.frames * round_up(self.page_bytes)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of their file."""
+        return 0 if self.frames is None else self.num_pages * bytes_on_disk(self.page_bytes)
+
+    @property
+    def _whole(self) -> int:
+        return self.num_pages * self.page_bytes
+
 
 class HostFactory:
     """Takes the host tier's memory and the disk tier's files; knows where they go."""
 
-    def __init__(
-        self, *, disk_dir: Path, disk_limit: int | None, input_limit: int | None, policy: Policy, pinned: bool,
-        system: DiskSystem = OS_DISK,
-    ) -> None:  # fmt: skip
-        """Layer inputs beyond `input_limit` bytes go to disk; None: all stay in RAM."""
-        self._dir, self._limit, self._input_limit = disk_dir, disk_limit, input_limit
-        self._policy, self._pinned, self._system = policy, pinned, system
+    def __init__(self, disk: DiskTier, *, policy: Policy, pinned: bool) -> None:
+        self.disk, self._policy, self._pinned = disk, policy, pinned
 
     def new_pool(self, partition: Partition, layout: HostLayout, placement: Placement) -> HostPool:
         """Planes in RAM, and planes paged to one file. Raises TierExhausted, DiskFull, DiskUnusable."""
         paged = {name: frames for name, frames in placement.frames.items() if frames is not None}
         page_bytes = layout.page_bytes()
-        store: DiskStore | None = None
-        if paged:
-            sizes = [size for name in paged for size in page_bytes[name]]
-            store = DiskStore(self._dir, sizes, limit_bytes=self._limit, system=self._system)
+        store = self.disk.new_store([size for name in paged for size in page_bytes[name]]) if paged else None
         planes: dict[PlaneName, Plane] = {}
         first_pages = dict(zip(paged, range(0, len(paged) * len(partition.blocks), len(partition.blocks)), strict=True))
         for name, (dtype, numels) in layout.planes.items():
@@ -81,15 +123,20 @@ class HostFactory:
         planes.setdefault(PlaneName.WEIGHT, planes[PlaneName.MASTER])
         return HostPool(partition, planes, store=store, pinned=self._pinned)
 
-    def new_plane(self, numels: Sequence[int], dtype: torch.dtype) -> Plane:
-        """A plane of its own for layer inputs: in RAM as far as the limit goes, else paged to a file of its own."""
-        page_bytes = max(numels) * dtype.itemsize
-        if self._input_limit is None or page_bytes * len(numels) <= self._input_limit:
-            return ResidentPlane(_starts(numels), dtype)
-        frames = max(FEWEST_FRAMES, self._input_limit // round_up(page_bytes))
-        store = DiskStore(self._dir, [page_bytes] * len(numels), limit_bytes=self._limit, system=self._system)
-        policy = make_policy(self._policy, frames)
-        return PagedPlane(store, 0, numels, dtype, num_frames=frames, policy=policy, owns_store=True)
+    def new_input_plane(self, room: InputRoom) -> Plane:
+        """A plane for layer inputs, paged to a file of its own where it must be.
+
+        Raises TierExhausted, DiskFull, DiskUnusable.
+        """
+        numels = [room.page_numel] * room.num_pages
+        if not room.may_page and room.host_bytes > room.limit:
+            fix = "raise offload.host_memory, or set offload.disk to auto"
+            raise TierExhausted(tier="host", needed_bytes=room.host_bytes, free_bytes=room.limit, fix=fix)
+        if room.frames is None:
+            return ResidentPlane(_starts(numels), room.dtype)
+        store = self.disk.new_store([room.page_bytes] * room.num_pages)
+        policy = make_policy(self._policy, room.frames)
+        return PagedPlane(store, 0, numels, room.dtype, num_frames=room.frames, policy=policy, owns_store=True)
 
 
 def _starts(numels: Sequence[int]) -> list[int]:

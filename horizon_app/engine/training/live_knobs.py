@@ -4,6 +4,7 @@ import threading
 from dataclasses import dataclass
 
 from horizon_app.contracts.run_spec import Policy
+from horizon_app.engine.hardware.memory_errors import is_out_of_memory
 from horizon_app.engine.memory.geometry import Partition
 from horizon_app.engine.policy.choose import make_policy
 from horizon_app.engine.telemetry.sink import TelemetrySink
@@ -80,9 +81,21 @@ class LiveKnobs:
         slots = cap_slots(wanted, self._partition)
         if slots == old:
             return
+        try:
+            self._give_arena(slots)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            shortage = str(error).splitlines()[0] if str(error) else type(error).__name__
+        else:
+            self._changed("max_gpu_blocks", old, slots, step)
+            return
+        self._give_arena(old)  # what it had before fits: it was given back a moment ago
+        self._sink.log("warning", f"max_gpu_blocks stays {old}: the device has no memory for {slots} ({shortage})")
+
+    def _give_arena(self, slots: int) -> None:
         self._m.streamer.resize(slots, self._partition.block_numel, self._config.compute_dtype)
         self._m.gather.num_slots = gradient_slots(slots)
-        self._changed("max_gpu_blocks", old, slots, step)
 
     def _changed(self, knob: str, old: object, new: object, step: int) -> None:
         self._sink.note(

@@ -30,7 +30,21 @@ class MicroBatch:
     gradient: torch.Tensor | None = None  # of the stage's output, on the way down
     outputs: list[torch.Tensor] = field(default_factory=list[torch.Tensor])  # of each layer, where graphs are kept
     random_states: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
+    routers: dict[int, list[torch.Tensor]] = field(default_factory=dict[int, list[torch.Tensor]])
+    """Router logits [tokens, experts] by stage, where there is a router loss."""
+    router_gradients: dict[int, list[torch.Tensor]] = field(default_factory=dict[int, list[torch.Tensor]])
     finite_S: torch.Tensor | None = None  # [S] bool: whether the sequence reached the head without NaN
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences."""
+        return int(self.input_ids.shape[0])
+
+
+def packs_samples(batch: Batch) -> bool:
+    """Whether a sequence holds more than one sample that is trained on."""
+    samples = (batch.position_ids == 0).cumsum(axis=1)
+    return bool(((batch.labels != IGNORE) & (samples > 1)).any())
 
 
 def split(batch: Batch, micro_batch: int, device: torch.device) -> list[MicroBatch]:

@@ -55,11 +55,12 @@ class StagePasses:
         self._stale: set[int] = set()  # stages whose small parameters on the device are those of the step before
         self._next = 0  # compute step of the schedule
         self._scale = 1.0
+        self._tokens = self._sequences = 1
         self._inputs: dict[tuple[int, int], torch.Tensor] = {}  # of layers whose graphs are kept
 
-    def begin(self, scale: float) -> None:
-        """A new optimizer step; the gradient of the summed loss is multiplied by `scale`."""
-        self._next, self._scale = 0, scale
+    def begin(self, scale: float, *, tokens: int, sequences: int) -> None:
+        """A new optimizer step of so many trained tokens and sequences; gradients are multiplied by `scale`."""
+        self._next, self._scale, self._tokens, self._sequences = 0, scale, tokens, sequences
 
     def weights_changed(self) -> None:
         """The small parameters on the device are out of date from now on."""
@@ -72,6 +73,7 @@ class StagePasses:
         for leaf in self._p.model.resident.values():
             leaf.grad = None
         self._p.model.forget_rows()
+        self._p.model.router.take()
 
     # -- up
 
@@ -108,9 +110,15 @@ class StagePasses:
                 output = self._p.model.layer(stage - 1, hidden, m.calls[stage - 1], gathered)
             if keep:
                 m.outputs.append(output)
+            if self._p.model.router.listens:
+                m.routers[stage] = self._p.model.router.take()
             m.hidden = output.detach()
 
     # -- the loss
+
+    def head_chunks(self, m: MicroBatch) -> int:
+        """How many times the head's weights are asked for."""
+        return math.ceil(m.targets.numel() / self._p.chunk_tokens)
 
     def head(self, group: Group, *, last: bool) -> list[torch.Tensor]:
         """Final norm, LM head and loss of each micro-batch (a sum, fp64), with the gradient of what fed them.
@@ -120,6 +128,8 @@ class StagePasses:
         self._enter(self._head)
         self._begin_compute_step()
         losses = [self._head_of(m) for m in group]
+        if self._p.model.router.listens:
+            losses.append(self._router_loss(group))
         if last:
             # Taken again once a tied embedding has added its rows; now it tells whether the head was finite by itself.
             self._p.gather.norm_when_gathered(self._head)
@@ -141,13 +151,37 @@ class StagePasses:
             rows = slice(start, start + self._p.chunk_tokens)
             leaf = picked[rows].detach().requires_grad_()
             with torch.enable_grad():
-                loss = SummedCrossEntropy.apply(self._p.model.logits(leaf), m.targets[rows], self._scale)
+                scale = self._scale / self._tokens
+                loss = SummedCrossEntropy.apply(self._p.model.logits(leaf), m.targets[rows], scale)
             loss.backward()
             gradient[rows] = _there(leaf.grad)
             losses.append(loss.detach())
         picked.backward(gradient)
         m.gradient = _there(hidden_STH.grad)
         return torch.stack(losses).sum()
+
+    def _router_loss(self, group: Group) -> torch.Tensor:
+        """The router loss of all layers on the whole group, with the gradient of every router's logits.
+
+        It is no sum over tokens, so it is taken of as many as there are; answers it times the step's trained tokens,
+        for that is what the sum of losses is divided by.
+        """
+        stages = sorted(group[0].routers)
+        leaves: list[torch.Tensor] = []
+        for stage in stages:
+            routers = zip(*(m.routers[stage] for m in group), strict=True)
+            leaves += [torch.cat([logits.detach() for logits in router]).requires_grad_() for router in routers]
+        share = sum(m.input_ids.shape[0] for m in group) / self._sequences
+        with torch.enable_grad():
+            loss = self._p.model.router_loss(leaves).float() * share
+        (loss * self._scale).backward()
+        gradients = iter(leaves)
+        for stage in stages:
+            for number in range(len(group[0].routers[stage])):
+                parts = _there(next(gradients).grad).split([m.routers[stage][number].shape[0] for m in group])
+                for m, part in zip(group, parts, strict=True):
+                    m.router_gradients.setdefault(stage, []).append(part)
+        return loss.detach().double() * self._tokens
 
     # -- down
 
@@ -160,9 +194,13 @@ class StagePasses:
                 hidden = self._p.inputs.take((stage, m.index))
                 self._p.inputs.bring((stage - 1, group[0].index) if following is None else (stage, following.index))
                 output = self._recompute(stage, m, hidden, gathered)
+                routers = self._p.model.router.take()
             else:
                 hidden, output = self._inputs.pop((stage, m.index)), m.outputs.pop()
-            output.backward(_there(m.gradient))
+                routers = m.routers.get(stage, [])
+            torch.autograd.backward(
+                [output, *routers], [_there(m.gradient), *m.router_gradients.get(stage, [])]
+            )  # fmt: skip
             m.gradient = _there(hidden.grad)
             self._p.workspace.collect(self._p.model.gathered[stage], gathered)
         self._kept_leaves[stage] = {}

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from horizon_app.contracts.residency import (
@@ -15,6 +14,7 @@ from horizon_app.contracts.residency import (
     encode_frame,
 )
 from horizon_app.engine.memory.block_table import Host
+from horizon_app.engine.memory.disk_tier import DiskTier
 from horizon_app.engine.memory.geometry import Parameter, Partition
 from horizon_app.engine.memory.host_pool import HostPool
 from horizon_app.engine.memory.planes import DiskState, PlaneName
@@ -54,7 +54,7 @@ def block_layout(config: EngineConfig, sizes: Sizes, partition: Partition) -> Bl
 
 
 def plan_facts(
-    config: EngineConfig, sizes: Sizes, partition: Partition, pool: HostPool, process_bytes: int | None
+    config: EngineConfig, sizes: Sizes, partition: Partition, disk: DiskTier, process_bytes: int | None
 ) -> dict[str, Any]:
     """What was decided, and the bytes per tier. `process_bytes` is of the whole worker's memory, where it is known."""
     return {
@@ -74,43 +74,35 @@ def plan_facts(
         "layer_inputs_on_host": sizes.host_inputs,
         "device_bytes": sizes.arena_bytes,
         "host_bytes": sizes.host_bytes,
-        "disk_bytes": pool.disk_bytes,
+        "disk_bytes": disk.file_bytes,
         "planes_on_disk": [name.value for name, frames in sizes.placement.frames.items() if frames is not None],
-        "disk_direct": pool.store.is_direct if pool.store is not None else None,
+        "disk_direct": disk.is_direct,
         "activation_bytes": sizes.activation_bytes(sizes.micro_batch),
         "process_bytes": process_bytes,
     }
 
 
-@dataclass(slots=True)
-class DiskCounters:
-    """What the disk tier had moved when the step before ended."""
-
-    bytes_read: int = 0
-    bytes_written: int = 0
-
-
 class StepReport:
     """Makes the metrics of each step, and residency frames in between."""
 
-    def __init__(self, pool: HostPool, machinery: Machinery) -> None:
-        self._pool, self._m = pool, machinery
-        self._disk = DiskCounters()
-        self._trained_tokens = 0
+    def __init__(self, pool: HostPool, disk: DiskTier, machinery: Machinery) -> None:
+        self._pool, self._disk, self._m = pool, disk, machinery
+        self._moved_before = (0, 0)  # bytes read and written when the step before ended
+        self.trained_tokens = 0  # since optimizer step 1, whichever process did it
 
     def metrics(
         self, result: StepResult, *, learning_rate: float, micro_batch: int, seconds: float
     ) -> dict[str, float]:
         """The numbers of one optimizer step, which took `seconds` with all that led to it."""
         counters, arena, pool = self._m.counters, self._m.arena, self._pool
-        self._trained_tokens += result.trained_tokens
+        self.trained_tokens += result.trained_tokens
         accesses = max(1, counters.accesses)
         capacity = arena.num_slots - self._m.gather.num_slots  # none at all where products read from the host
         values = {
             "train/loss": result.loss,
             "train/grad_norm": result.grad_norm,
             "train/learning_rate": learning_rate,
-            "train/tokens": float(self._trained_tokens),
+            "train/tokens": float(self.trained_tokens),
             "throughput/tokens_per_second": result.tokens / seconds,
             "time/step": seconds,
             "time/stall": counters.stall_s,
@@ -132,16 +124,16 @@ class StepReport:
         return {**values, **self._disk_metrics(seconds)}
 
     def _disk_metrics(self, seconds: float) -> Mapping[str, float]:
-        store = self._pool.store
-        if store is None:
+        disk = self._disk
+        if not disk.is_used:
             return {}
-        read, written = store.bytes_read - self._disk.bytes_read, store.bytes_written - self._disk.bytes_written
-        self._disk = DiskCounters(store.bytes_read, store.bytes_written)
+        read, written = disk.bytes_read - self._moved_before[0], disk.bytes_written - self._moved_before[1]
+        self._moved_before = disk.bytes_read, disk.bytes_written
         return {
-            "tier/disk_bytes": float(store.file_bytes),
+            "tier/disk_bytes": float(disk.file_bytes),
             "transfer/disk_read": read / seconds,
             "transfer/disk_write": written / seconds,
-            "disk/bytes_written": float(store.bytes_written),
+            "disk/bytes_written": float(disk.bytes_written),
         }
 
     def frame(self, step: int) -> bytes:

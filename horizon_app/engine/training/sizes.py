@@ -6,13 +6,15 @@ from typing import Any
 
 import psutil
 
-from horizon_app.contracts.run_spec import Disk, Recompute
+from horizon_app.contracts.run_spec import AccumulationPolicy, Disk, Recompute, ScheduleOrder
 from horizon_app.engine.errors import ArenaTooSmall, TierExhausted
 from horizon_app.engine.hardware.probe import device_memory, free_device_memory
+from horizon_app.engine.memory.disk_tier import check_disk_limit
 from horizon_app.engine.memory.geometry import Partition, Use
 from horizon_app.engine.memory.placement import Placement, place_planes
+from horizon_app.engine.optim.accumulation import MOST_STEPS
 from horizon_app.engine.training.config import ACTIVATION_SHARE, MICRO_BATCH_TOKENS, EngineConfig
-from horizon_app.engine.training.host_tier import HostLayout
+from horizon_app.engine.training.host_tier import HostLayout, InputRoom
 from horizon_app.engine.training.loss import chunk_tokens
 
 SMALLEST_ARENA = 2
@@ -43,8 +45,7 @@ class Sizes:
     host_inputs: bool
     placement: Placement
     arena_bytes: int
-    input_limit: int | None  # bytes of them in RAM; None: all
-    input_bytes: int  # of waiting layer inputs, where they are on the host
+    inputs: InputRoom  # of layer inputs, where they wait on the host
     fixed_bytes: int  # of activations, whatever the micro-batch
     bytes_per_sequence: float  # of activations, for each sequence of a micro-batch
     library_bytes: int  # that threads and the math libraries take in the process
@@ -53,7 +54,7 @@ class Sizes:
     @property
     def host_bytes(self) -> int:
         """Bytes of the host tier in RAM."""
-        return self.placement.host_bytes + self.input_bytes
+        return self.placement.host_bytes + self.inputs.host_bytes
 
     def activation_bytes(self, micro_batch: int) -> int:
         """Bytes of activations on the device with this micro-batch: an estimate."""
@@ -71,8 +72,30 @@ class Sizes:
 
 def decide_sizes(config: EngineConfig, partition: Partition, layout: HostLayout, model_config: Any) -> Sizes:
     """Decide what the spec leaves to us. Raises ArenaTooSmall or TierExhausted, with the numbers."""
+    host_limit = _host_limit(config)
+
+    def sizes_with(limit: int, reserved: int = 0) -> Sizes:
+        placement = _place(config, layout, limit, reserved=reserved)
+        return _decide(config, partition, layout, model_config, placement, limit)
+
+    try:
+        sizes = sizes_with(host_limit)
+    except TierExhausted as refusal:
+        if refusal.tier != "host":
+            raise
+        least = sizes_with(refusal.needed_bytes).inputs.least_bytes
+        sizes = sizes_with(host_limit, least)  # refused again, with what works for the inputs of layers too
+    if sizes.host_bytes > host_limit:  # the planes have left too little for them
+        sizes = sizes_with(host_limit, sizes.inputs.least_bytes)
+    check_disk_limit(layout.disk_bytes(sizes.placement) + sizes.inputs.disk_bytes, config.disk_limit_bytes)
+    return sizes
+
+
+def _decide(
+    config: EngineConfig, partition: Partition, layout: HostLayout, model_config: Any, placement: Placement,
+    host_limit: int,
+) -> Sizes:  # fmt: skip
     on_cpu = config.device.type == "cpu"
-    placement = _place(config, layout)
     free = free_device_memory(config.device)
     left = free - (placement.host_bytes if on_cpu else 0)
     shares_host = on_cpu and config.max_blocks is None and placement.frames[layout.weight_plane] is None
@@ -89,29 +112,57 @@ def decide_sizes(config: EngineConfig, partition: Partition, layout: HostLayout,
     )
     per_call = per_token / layers if recompute else per_token
     micro = min(config.micro_batch or _micro_batch(config, per_call, budget), config.global_batch)
-    waiting = model_config.hidden_size * itemsize * tokens * (layers + 1)
-    host_inputs = recompute and waiting > budget * INPUT_SHARE if config.host_inputs is None else config.host_inputs
-    host_inputs = recompute and host_inputs
+    # Every sequence between two layers has its hidden states on the device, and those that wait for the way down.
+    hidden = model_config.hidden_size * config.sequence_length
+    passing = hidden * itemsize * (_most_sequences(config, micro) if _is_layer_major(config) else micro)
+    host_inputs = recompute and _inputs_on_host(config, passing * layers, budget)
+    settled = config.micro_batch is not None and config.keep_global_batch  # the micro-batch never grows
+    waiting = micro if settled and not _is_layer_major(config) else _most_sequences(config, micro)
+    room = max(0, host_limit - placement.host_bytes)
+    if config.input_limit_bytes is not None and config.disk is not Disk.OFF:
+        room = min(room, config.input_limit_bytes)
+    inputs = InputRoom(
+        num_pages=waiting * layers if host_inputs else 0, page_numel=hidden, dtype=config.compute_dtype, limit=room,
+        may_page=config.disk is not Disk.OFF,
+    )  # fmt: skip
     kept = 0 if recompute else int(per_token * tokens)
-    input_limit = _input_limit(config, placement)
     return Sizes(
         num_slots=slots, gradient_slots=gradient_slots(slots),
         shares_host=shares_host, micro_batch=micro, recompute=recompute,
         chunk_tokens=chunk_tokens(model_config.vocab_size, itemsize, config.logits_budget_bytes),
-        host_inputs=host_inputs, placement=placement, arena_bytes=arena, input_limit=input_limit,
-        input_bytes=(waiting if input_limit is None else min(waiting, input_limit)) if host_inputs else 0,
-        fixed_bytes=kept + (0 if host_inputs else waiting) + _logits_bytes(config, model_config, tokens),
+        host_inputs=host_inputs, placement=placement, arena_bytes=arena, inputs=inputs,
+        fixed_bytes=kept + passing * (1 if host_inputs else 1 + layers) + _logits_bytes(config, model_config, tokens),
         bytes_per_sequence=per_call * config.sequence_length if recompute else 0.0,
         library_bytes=RUNTIME_BYTES + (_num_products(partition) * PRODUCT_BYTES if on_cpu and itemsize < 4 else 0),
         device_bytes=device_memory(config.device) - (placement.host_bytes if on_cpu else 0),
     )  # fmt: skip
 
 
-def _place(config: EngineConfig, layout: HostLayout) -> Placement:
+def _is_layer_major(config: EngineConfig) -> bool:
+    return config.order is ScheduleOrder.LAYER_MAJOR
+
+
+def _most_sequences(config: EngineConfig, micro_batch: int) -> int:
+    """The most sequences that an optimizer step may ever have."""
+    grows = config.accumulation is AccumulationPolicy.ADAPTIVE and not config.keep_global_batch
+    return max(config.global_batch, micro_batch * MOST_STEPS if grows else 0)
+
+
+def _inputs_on_host(config: EngineConfig, waiting: int, budget: float) -> bool:
+    """Whether inputs of layers wait on the host: where the device has no room, and the host is more than it."""
+    if config.host_inputs is not None:
+        return config.host_inputs
+    return waiting > budget * INPUT_SHARE and (config.device.type != "cpu" or config.disk is not Disk.OFF)
+
+
+def _place(config: EngineConfig, layout: HostLayout, host_limit: int, *, reserved: int = 0) -> Placement:
     can_page = config.disk is not Disk.OFF
     fix = "raise offload.host_memory or take a smaller model" + ("" if can_page else ", or set offload.disk to auto")
+    if reserved:
+        fix += ", or lower training.global_batch_size or data.sequence_length, whose layer inputs wait there"
     return place_planes(
-        layout.page_bytes(), _host_limit(config), may_page=can_page, page_moments=config.disk is Disk.ON, fix=fix
+        layout.page_bytes(), host_limit, may_page=can_page, page_moments=config.disk is Disk.ON, reserved=reserved,
+        fix=fix,
     )  # fmt: skip
 
 
@@ -125,14 +176,6 @@ def _num_products(partition: Partition) -> int:
     streamed = (Use.LINEAR, Use.CONV1D)
     owners = [(segment, partition.parameters[segment.parameter]) for segment in partition.segments]
     return len({(s.row_end - s.row_start, p.shape, p.use) for s, p in owners if p.use in streamed})
-
-
-def _input_limit(config: EngineConfig, placement: Placement) -> int | None:
-    if config.disk is Disk.OFF:
-        return None
-    if config.input_limit_bytes is not None:
-        return config.input_limit_bytes
-    return max(0, _host_limit(config) - placement.host_bytes)
 
 
 def _host_limit(config: EngineConfig) -> int:
@@ -177,7 +220,8 @@ def _kept_bytes_per_token(model_config: Any, itemsize: int) -> float:
     """
     hidden = model_config.hidden_size
     ffn = getattr(model_config, "intermediate_size", None) or getattr(model_config, "n_inner", None) or 4 * hidden
-    heads = model_config.num_attention_heads
+    ffn = max(ffn) if isinstance(ffn, list) else ffn  # of each layer
+    heads = getattr(model_config, "num_attention_heads", None) or 1
     head_dim = getattr(model_config, "head_dim", None) or hidden // heads
     return model_config.num_hidden_layers * (
         hidden * (8 * itemsize + 12) + 4 * heads * head_dim * itemsize + 4 * ffn * itemsize

@@ -19,7 +19,7 @@ from horizon_app.engine.streaming.host_order import expect_schedule
 from horizon_app.engine.streaming.schedule import Schedule, Shape, StageOrder, build_schedule
 from horizon_app.engine.streaming.streamer import Streamer
 from horizon_app.engine.training.layer_inputs import LayerInputs
-from horizon_app.engine.training.micro_batch import MicroBatch, split
+from horizon_app.engine.training.micro_batch import MicroBatch, packs_samples, split
 from horizon_app.engine.training.passes import StagePasses, gathered_blocks, total_loss
 from horizon_app.engine.training.random_state import random_state, set_random_state
 from horizon_app.engine.training.updates import WeightUpdates
@@ -53,7 +53,6 @@ class StepParts:
     updates: WeightUpdates
     loss_scale: LossScale
     orders: tuple[StageOrder, ...]
-    chunk_tokens: int
     recompute: bool
     order: ScheduleOrder
     max_grad_norm: float
@@ -74,15 +73,20 @@ class OptimizerStep:
         """
         begin = time.perf_counter()
         parts = self._p
+        if parts.model.recurrent and packs_samples(batch):
+            raise BadBatch(
+                f"the data is packed, but {parts.model.recurrent}, so that one sample would leak into the next; set "
+                "data.packing to false"
+            )
         micro = split(batch, micro_batch, parts.model.device)
         total = sum(m.targets.numel() for m in micro)
         if total == 0:
             raise BadBatch(f"optimizer step {step}: none of the batch's {batch.input_ids.size} tokens is trained")
         scale = parts.loss_scale.scale
-        schedule = self._begin(micro, scale / total)
+        groups = [micro] if parts.order is ScheduleOrder.LAYER_MAJOR else [[m] for m in micro]
+        schedule = self._begin(groups, scale, total)
         dice = random_state(parts.model.device) if parts.model.has_dropout else None
         losses: list[float] = []
-        groups = [micro] if parts.order is ScheduleOrder.LAYER_MAJOR else [[m] for m in micro]
         for number, group in enumerate(groups):
             losses.append(self._up_and_down(group, last=number == len(groups) - 1))
         parts.streamer.release_current()
@@ -110,9 +114,9 @@ class OptimizerStep:
         parts.passes.abandon()
         parts.streamer.invalidate()
 
-    def _begin(self, micro: Sequence[MicroBatch], scale: float) -> Schedule:
+    def _begin(self, groups: Sequence[Sequence[MicroBatch]], scale: float, tokens: int) -> Schedule:
         parts = self._p
-        chunks = tuple(math.ceil(m.targets.numel() / parts.chunk_tokens) for m in micro)
+        chunks = tuple(parts.passes.head_chunks(m) for group in groups for m in group)
         shape = Shape(head_chunks=chunks, recompute=parts.recompute, order=parts.order)
         if self._schedule is None or self._schedule[0] != shape:
             parts.updates.flush()  # it follows the order that was expected before
@@ -120,9 +124,11 @@ class OptimizerStep:
             expect_schedule(parts.pool, parts.partition, self._schedule[1], parts.updates.order)
         if parts.recompute:
             layers = range(1, parts.model.num_layers + 1)
-            groups = [micro] if parts.order is ScheduleOrder.LAYER_MAJOR else [[m] for m in micro]
-            parts.inputs.begin([[(stage, m.index) for stage in layers for m in group] for group in groups])
-        parts.passes.begin(scale)
+            parts.inputs.begin(
+                [{(stage, m.index): m.num_sequences for stage in layers for m in group} for group in groups]
+            )
+        sequences = sum(m.num_sequences for group in groups for m in group)
+        parts.passes.begin(scale, tokens=tokens, sequences=sequences)
         parts.streamer.begin_optimizer_step(self._schedule[1])
         parts.gather.begin_optimizer_step()
         return self._schedule[1]

@@ -5,6 +5,7 @@ runs in the order in which the next forward passes the stages, each of which wai
 stale, and not a bit differs from updating everything at once.
 """
 
+import threading
 from collections import deque
 from collections.abc import Sequence
 
@@ -32,6 +33,14 @@ class WeightUpdates:
         self._update: Update | None = None
         self._events: dict[int, HostEvent] = {}
         self._failure: Exception | None = None
+        self._released: threading.Event | None = None
+
+    def hold(self, released: threading.Event) -> None:
+        """Somebody reads masters and moments from here on; the next update waits until they are `released`.
+
+        Everything must be flushed, so that nobody reads what a thread still changes.
+        """
+        self._released = released
 
     def begin(self, update: Update) -> None:
         """All gradients are gathered: every stage may be updated. The update before must have been passed by all."""
@@ -81,6 +90,8 @@ class WeightUpdates:
     def _apply(self, stage: int) -> None:
         if self._update is None:
             raise AssertionError("an update begins before it is applied")
+        if self._released is not None:
+            self._released.wait()
         for block in self._partition.stage_blocks[stage]:
             self._optimizer.update(block, self._update)
             self._table.updated(block.index)

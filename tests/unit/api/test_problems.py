@@ -35,7 +35,7 @@ def test_every_route_of_a_run_answers_an_unknown_run_with_404(app: FastAPI, clie
     for method, path in routes:
         for run_id in (NO_RUN, "x" * 5000):
             body = {} if method in ("PATCH", "POST") else None
-            answer = client.request(method, path.replace("{run_id}", run_id), json=body)
+            answer = client.request(method, path.replace("{run_id}", run_id).replace("{step}", "1"), json=body)
             assert problem(answer, 404).type in ("horizon:run-not-found", "horizon:not-found"), path
 
 

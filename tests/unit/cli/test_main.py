@@ -22,6 +22,10 @@ SURFACE = {
     "runs show": ["run_id", "--json", "--home"],
     "runs stop": ["run_id", "--save/--no-save", "--json", "--home"],
     "runs delete": ["run_id", "--yes/-y", "--json", "--home"],
+    "runs resume": ["run_id", "--set", "--json", "--home"],
+    "runs checkpoint": ["run_id", "--json", "--home"],
+    "runs checkpoints": ["run_id", "--json", "--home"],
+    "runs pin": ["run_id", "step", "--off", "--json", "--home"],
 }
 """Every verb with its arguments and options: scripts rely on these. Add freely, take away never."""
 
@@ -55,16 +59,17 @@ def test_command_without_a_verb_shows_help() -> None:
     assert "runs" in result.output
 
 
-def test_run_with_resume_says_that_it_is_not_available_yet() -> None:
-    result = runner.invoke(app, ["run", "--resume", "20260131-120000-abcdef"])
+@pytest.mark.parametrize("arguments", [[], ["spec.yaml", "--resume", "20260131-120000-abcdef"]])
+def test_run_wants_a_spec_or_a_run_to_go_on_with(arguments: list[str]) -> None:
+    result = runner.invoke(app, ["run", *arguments])
     assert result.exit_code == 2
-    assert "not available yet" in result.stderr
+    assert "horizon run SPEC, or horizon run --resume RUN_ID" in result.stderr
 
 
-def test_run_without_a_spec_says_so() -> None:
-    result = runner.invoke(app, ["run"])
-    assert result.exit_code == 2
-    assert "horizon run SPEC" in result.stderr
+def test_run_with_resume_of_a_run_that_is_not_there_says_so(tmp_path: Path) -> None:
+    result = runner.invoke(app, ["run", "--resume", "20260131-120000-abcdef", "--home", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "there is no run '20260131-120000-abcdef'" in result.stderr
 
 
 def test_runs_list_with_an_unknown_state_names_the_states(tmp_path: Path) -> None:

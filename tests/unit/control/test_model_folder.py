@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from horizon_app.control.model_folder import estimate_parameters, read_header, read_model_facts
+from horizon_app.control.known_models import causal_models
+from horizon_app.control.model_folder import estimate_parameters, read_model_facts
+from horizon_app.control.weight_files import read_header
 from tests.support.commands import CONFIG
 from tests.support.server import write_safetensors
 
@@ -72,10 +74,21 @@ def test_weights_of_another_kind_are_named_and_not_opened(tmp_path: Path, name: 
 @pytest.mark.parametrize(
     ("config", "word"),
     [
-        ({}, "no architecture"),
-        ({"architectures": ["BertForMaskedLM"]}, "BertForMaskedLM"),
-        ({"architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True}, "encoder-decoder"),
+        ({}, "no model_type"),
+        ({"model_type": "zebra"}, "zebra is no causal language model"),
+        ({"model_type": "zebra", "text_config": {"model_type": "llama"}}, "its text_config is a llama"),
+        ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "BertForMaskedLM"),
+        ({"model_type": "bart", "is_encoder_decoder": True}, "encoder-decoder"),
         ({"auto_map": {"AutoModelForCausalLM": "evil.Model"}}, "never run"),
+        ({"model_type": "evil", "auto_map": {"AutoModelForCausalLM": "evil.Model"}}, "never run"),
+        ({**CONFIG, "num_attention_heads": 4, "num_key_value_heads": 3}, "num_key_value_heads 3"),
+        ({**CONFIG, "quantization_config": {"quant_method": "gptq"}}, "gptq"),
+        ({**CONFIG, "rope_scaling": {"type": "spiral"}}, "rope_scaling.rope_type is 'spiral'"),
+        ({**CONFIG, "rope_scaling": "much"}, "rope_scaling is 'much'"),
+        ({**CONFIG, "sliding_window": 0}, "sliding_window is 0"),
+        ({**CONFIG, "layer_types": ["full_attention"]}, "layer_types has 1 entries"),
+        ({**CONFIG, "pad_token_id": 256}, "pad_token_id is 256"),
+        ({"model_type": "gemma3", "text_config": {"sliding_window": 0}}, "text_config.sliding_window is 0"),
     ],
 )
 def test_config_that_is_no_causal_language_model_is_an_obstacle(
@@ -101,3 +114,61 @@ def test_estimates_of_known_models_are_exact() -> None:
     assert estimate_parameters(gpt2) == 124_439_808
     assert estimate_parameters({**smollm, "num_local_experts": 8}) is None
     assert estimate_parameters({}) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sliding_window": None},
+        {"sliding_window": 0, "use_sliding_window": False},
+        {"rope_parameters": {"full_attention": {"rope_type": "default"}, "sliding_attention": None}},
+        {"rope_scaling": {"type": "linear", "factor": 2}},
+        {"pad_token_id": -1, "eos_token_id": [1, 256]},
+        {"architectures": None},
+        {"head_dim": 7},
+    ],
+)
+def test_config_that_is_only_unusual_is_no_obstacle(tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert read_model_facts(model(tmp_path / "m", {**CONFIG, **changes})).obstacle == ""
+
+
+@pytest.mark.parametrize(
+    ("shapes", "words"),
+    [
+        ({"model.embed_tokens.weight": (255, 64)}, "has 255 rows, but vocab_size is 256"),
+        ({"a.weight_scale_inv": (1, 1), "a.weight": (4, 4)}, "1 tensors belong to quantised weights, first a.weight_"),
+        ({"model.layers.0.self_attn.q_proj.weight": (128, 64)}, "head_dim 32 would fit"),
+    ],
+)
+def test_stored_tensors_that_do_not_fit_the_config_are_named(
+    tmp_path: Path, shapes: dict[str, tuple[int, ...]], words: str
+) -> None:
+    folder = model(tmp_path / "m")
+    write_safetensors(folder / "model.safetensors", shapes)
+    assert words in read_model_facts(folder).weights_obstacle
+
+
+def test_tensor_that_the_index_promises_and_no_shard_holds_is_named_with_its_shard(tmp_path: Path) -> None:
+    folder = model(tmp_path / "m")
+    write_safetensors(folder / "a.safetensors", {"x": (4, 10), "stale": (1,)})
+    write_safetensors(folder / "b.safetensors", {"stale": (1,), "extra": (3,)})
+    index = {"weight_map": {"x": "a.safetensors", "y": "a.safetensors", "stale": "b.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert "y in a.safetensors" in read_model_facts(folder).weights_obstacle
+
+
+def test_largest_token_counts_added_ones_and_follows_the_file(tmp_path: Path) -> None:
+    folder = model(tmp_path / "m")
+    for added, largest in (([], 1), ([{"id": 7}], 7)):
+        text = json.dumps({"model": {"vocab": {"a": 0, "b": 1}}, "added_tokens": added})
+        (folder / "tokenizer.json").write_text(text)
+        assert read_model_facts(folder).largest_token_id == largest
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": [["a", -1.0], ["b", -2.0]]}}))
+    assert read_model_facts(folder).largest_token_id == 1
+
+
+def test_known_models_are_those_that_transformers_makes_causal_models_of() -> None:
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    assert causal_models().keys() == MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
+    assert causal_models()["gemma3"] == "Gemma3ForConditionalGeneration"

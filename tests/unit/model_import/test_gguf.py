@@ -1,4 +1,6 @@
+import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from horizon_app.engine.errors import UnsupportedModel, WeightsUnusable
 from horizon_app.engine.model import gguf
-from horizon_app.engine.model.gguf import convert_gguf, find_gguf
+from horizon_app.engine.model.gguf import convert_gguf
+from horizon_app.engine.model.tensor_writer import TensorEntry, WrittenFile, write_tensors
 from tests.support.tiny_gguf import TEMPLATE, TOKENS, tiny_llama, write_gguf
 
 IDS = torch.tensor([[5, 80, 17, 200, 33, 64, 120]])
@@ -19,6 +22,10 @@ IDS = torch.tensor([[5, 80, 17, 200, 33, 64, 120]])
 def logits(model: Any) -> torch.Tensor:
     with torch.no_grad():
         return model(input_ids=IDS).logits.float()
+
+
+def load(folder: Path) -> Any:
+    return AutoModelForCausalLM.from_pretrained(folder)
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -92,15 +99,15 @@ def test_conversion_to_something_that_is_there_is_refused_and_changes_nothing(ki
 def test_conversion_whose_result_computes_something_else_keeps_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = gguf.write_weights
+    def write_with_one_wrong(folder: Path, entries: Sequence[TensorEntry]) -> list[WrittenFile]:
+        return write_tensors(folder, [spoiled(entry) for entry in entries])
 
-    def write_with_one_wrong(folder: Path, tensors: Any, sizes: Any) -> int:
-        makers = dict(tensors)
-        right = makers["model.layers.1.mlp.up_proj.weight"]
-        makers["model.layers.1.mlp.up_proj.weight"] = lambda: right() * 1.5
-        return write(folder, iter(makers.items()), sizes)
+    def spoiled(entry: TensorEntry) -> TensorEntry:
+        right: Any = entry.read
+        is_it = entry.name == "model.layers.1.mlp.up_proj.weight"
+        return dataclasses.replace(entry, read=lambda: right() * 1.5) if is_it else entry
 
-    monkeypatch.setattr(gguf, "write_weights", write_with_one_wrong)
+    monkeypatch.setattr(gguf, "write_tensors", write_with_one_wrong)
     path = write_gguf(tmp_path / "m.gguf", tiny_llama())
     with pytest.raises(WeightsUnusable, match="logits differ"):
         convert_gguf(path, tmp_path / "out", dtype=torch.bfloat16)
@@ -120,40 +127,20 @@ def test_conversion_of_an_unknown_architecture_names_it(tmp_path: Path) -> None:
         convert_gguf(path, tmp_path / "out", dtype=torch.bfloat16)
 
 
-def test_conversion_of_a_model_with_stretched_positions_warns(tmp_path: Path) -> None:
-    path = write_gguf(tmp_path / "m.gguf", tiny_llama(), rope_factors=True)
-    (warning,) = convert_gguf(path, tmp_path / "out", dtype=torch.bfloat16).warnings
-    assert "rope_freqs.weight" in warning
+def test_converted_model_scales_its_positions_as_the_file_says(tmp_path: Path) -> None:
+    original = tiny_llama()
+    factors = [1.0, 1.5, 4.0, 8.0, 8.0, 8.0, 8.0, 8.0]
+    path = write_gguf(tmp_path / "m.gguf", original, rope_factors=factors)
+    convert_gguf(path, tmp_path / "out", dtype=torch.float32)
+    unscaled = logits(original)
+    original.model.rotary_emb.inv_freq /= torch.tensor(factors)
+    torch.testing.assert_close(logits(load(tmp_path / "out")), logits(original), rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(logits(original), unscaled, rtol=1e-3)
 
 
-def test_finding_in_a_folder_with_one_gguf_file_gives_it(tmp_path: Path) -> None:
-    (tmp_path / "readme.md").touch()
-    (tmp_path / "m.GGUF").touch()
-    assert find_gguf(tmp_path) == tmp_path / "m.GGUF"
-
-
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        (["a.gguf", "b.gguf"], r"2 GGUF files \(a\.gguf, b\.gguf\)"),
-        (["pytorch_model.bin"], r"pytorch_model\.bin; converting \.bin files is not available yet"),
-        (["model.safetensors", "config.json"], r"\.safetensors files is not available yet"),
-        (["config.json"], "holds no GGUF file"),
-    ],
-)
-def test_finding_in_a_folder_without_exactly_one_says_why(files: list[str], words: str, tmp_path: Path) -> None:
-    for name in files:
-        (tmp_path / name).touch()
-    with pytest.raises(WeightsUnusable, match=words):
-        find_gguf(tmp_path)
-
-
-def test_finding_a_file_of_another_format_says_that_it_is_not_available_yet(tmp_path: Path) -> None:
-    (tmp_path / "model.bin").touch()
-    with pytest.raises(WeightsUnusable, match="not available yet"):
-        find_gguf(tmp_path / "model.bin")
-
-
-def test_finding_what_is_not_there_says_so(tmp_path: Path) -> None:
-    with pytest.raises(WeightsUnusable, match="no file or folder"):
-        find_gguf(tmp_path / "nowhere")
+@pytest.mark.parametrize(("kind", "rope_type"), [("linear", "linear"), ("yarn", "yarn")])
+def test_converted_config_names_the_rule_by_which_the_file_scales(kind: str, rope_type: str, tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf", tiny_llama(), rope_rule=(kind, 4.0))
+    convert_gguf(path, tmp_path / "out", dtype=torch.float32)
+    parameters = json.loads((tmp_path / "out" / "config.json").read_text())["rope_parameters"]
+    assert (parameters["rope_type"], parameters["factor"], parameters["rope_theta"]) == (rope_type, 4.0, 10_000.0)

@@ -12,6 +12,7 @@ from horizon_app.control.model_folder import read_model_facts
 from horizon_app.engine.model import finite_scan
 from horizon_app.engine.model.finite_scan import scan_tensor
 from horizon_app.engine.model.inspect import Inspection, group_name, inspect_model
+from horizon_app.engine.training.rehearsal import rehearse
 from tests.support.small_model import write_small_model
 
 Tensors = dict[str, torch.Tensor]
@@ -26,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def inspect(folder: Path) -> Inspection:
-    return inspect_model(folder, read_model_facts(folder))
+    return inspect_model(folder, read_model_facts(folder), rehearse)
 
 
 def change_config(folder: Path, **values: Any) -> None:
@@ -79,7 +80,7 @@ def make_whole_numbers(tensors: Tensors) -> Tensors:
     [
         (drop_one, "1 of 39 tensors are missing, first model.layers.2.mlp.up_proj.weight"),
         (cut_one, "model.norm.weight has shape [63], the config asks for [64]"),
-        (make_whole_numbers, "lm_head.weight holds torch.int8"),
+        (make_whole_numbers, "lm_head.weight holds I8"),
     ],
 )
 def test_inspection_of_weights_that_do_not_fit_names_the_tensor(
@@ -89,7 +90,7 @@ def test_inspection_of_weights_that_do_not_fit_names_the_tensor(
     save_file(change(load_file(path)), path)
     found = inspect(folder)
     assert not found.trainable
-    assert words in found.obstacles[0]
+    assert words in "; ".join(found.obstacles)
 
 
 def spoil(folder: Path, name: str, **places: float) -> None:
@@ -157,11 +158,11 @@ def test_inspection_of_a_tokenizer_larger_than_the_embedding_tells_both_sizes(fo
     change_config(folder, vocab_size=200, pad_token_id=None, bos_token_id=0, eos_token_id=0)
     (folder / "model.safetensors").unlink()
     found = inspect(folder)
-    assert "the tokenizer has 257 tokens, the embedding 200 rows" in found.obstacles
+    assert "the tokenizer's largest token id is 256, but the embedding has 200 rows (ids 0 to 199)" in found.obstacles
 
 
 def test_inspection_of_a_config_that_no_model_fits_says_so(folder: Path) -> None:
-    change_config(folder, pad_token_id=9_999)
+    change_config(folder, hidden_act="zebra")
     found = inspect(folder)
     assert not found.trainable
     assert "no model can be built from config.json" in found.obstacles[0]

@@ -17,6 +17,7 @@ FP32 = {"compute": "fp32"}
 def model(**changes: Any) -> ModelFacts:
     values: dict[str, Any] = {
         "architecture": "LlamaForCausalLM", "layers": 2, "dtype": "f32", "parameters": 100 << 20, "weight_bytes": 1,
+        "model_type": "llama", "largest_token_id": 255, "embedding_rows": 256, "recurrent_layers": "",
         "has_weights": True, "has_tokenizer": True, "widest_row": ("w", 4096), "obstacle": "", "weights_obstacle": "",
     }  # fmt: skip
     return ModelFacts(**{**values, **changes})

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from horizon_app.contracts.events import FactNoted, LogWritten, MetricsRecorded
+from horizon_app.contracts.residency import Direction, FrameHeader, MapId, decode_frame, encode_frame
 from horizon_app.worker.event_sink import EventSink
 from tests.support.fake_engine import fake_frame, fake_layout
 from tests.support.run_folders import read_journal, wait_until
@@ -122,10 +123,51 @@ def test_residency_frame_that_waits_for_the_writer_makes_the_next_unwanted(tmp_p
 def test_residency_recording_with_a_torn_frame_is_cut_to_whole_frames(tmp_path: Path) -> None:
     frame = fake_frame(1)
     (tmp_path / "residency.bin").write_bytes(frame + frame[:7])
-    sink = EventSink(tmp_path)
-    sink.residency(frame)
+    record(tmp_path, fake_frame(2))
+    assert recorded_steps(tmp_path) == [1, 2]
+
+
+def record(run_dir: Path, *frames: bytes) -> None:
+    sink = EventSink(run_dir)
+    for frame in frames:
+        sink.residency(frame)
     sink.close()
-    assert (tmp_path / "residency.bin").read_bytes() == frame * 2
+
+
+def recorded_steps(run_dir: Path) -> list[int]:
+    content, length = (run_dir / "residency.bin").read_bytes(), len(fake_frame(1))
+    assert len(content) % length == 0
+    return [decode_frame(content[at : at + length])[0].step for at in range(0, len(content), length)]
+
+
+def test_residency_recording_of_a_run_that_goes_on_keeps_the_steps_before(tmp_path: Path) -> None:
+    record(tmp_path, *(fake_frame(step) for step in (1, 2, 2, 3, 3, 4)))
+    record(tmp_path, fake_frame(3), fake_frame(4))
+    assert recorded_steps(tmp_path) == [1, 2, 2, 3, 4]
+    record(tmp_path, fake_frame(9))
+    assert recorded_steps(tmp_path) == [1, 2, 2, 3, 4, 9]
+
+
+def test_residency_recording_with_other_blocks_begins_anew(tmp_path: Path) -> None:
+    header = FrameHeader(
+        time_us=1, step=1, compute_step=0, stage=0, direction=Direction.FORWARD, window=3, num_blocks=99, slots_used=1
+    )
+    (tmp_path / "residency.bin").write_bytes(encode_frame(header, {MapId.HOST: bytes(99)}) * 3)
+    record(tmp_path, fake_frame(2))
+    assert recorded_steps(tmp_path) == [2]
+
+
+def test_sink_knows_at_which_step_a_metric_was_measured(tmp_path: Path) -> None:
+    sink = EventSink(tmp_path)
+    sink.metrics(4, {"eval/loss": 2.5, "train/loss": float("nan")})
+    sink.metrics(5, {"train/loss": 1.0})
+    found = [sink.measured("eval/loss", 4), sink.measured("eval/loss", 5), sink.measured("train/loss", 4)]
+    assert found == [2.5, None, None]
+    assert not sink.goes_on
+    sink.close()
+    later = EventSink(tmp_path)
+    assert later.goes_on
+    later.close()
 
 
 def test_residency_that_cannot_be_written_is_logged_once_and_dropped(tmp_path: Path) -> None:

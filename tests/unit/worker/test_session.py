@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from horizon_app.contracts.commands import SetKnobs, StopRun
+from horizon_app.contracts.commands import SaveCheckpoint, SetKnobs, StopRun
 from horizon_app.contracts.events import CheckpointWritten, FactNoted, LogWritten, MetricsRecorded, RunOutcome
 from horizon_app.contracts.run_spec import Policy, TrainingSpec
 from horizon_app.contracts.run_state import RunState
@@ -93,7 +93,7 @@ def test_session_asked_to_stop_ends_after_that_step_and_saves(tmp_path: Path) ->
     assert run_session(run_dir, builders, stop) == 0
     assert states(run_dir) == ["running", "stopped"]
     assert saved_steps(run_dir) == [3]
-    assert outcome(run_dir).reason == "stopped by SIGTERM after 3 of 200 steps, model of step 3 saved"
+    assert outcome(run_dir).reason == "stopped by SIGTERM after 3 of 200 steps, checkpoint of step 3 saved"
 
 
 def test_session_stopped_by_a_command_without_save_writes_no_model(tmp_path: Path) -> None:
@@ -226,22 +226,112 @@ def test_session_without_an_order_fails_and_says_which_file(tmp_path: Path) -> N
     assert "run.json can't be read" in outcome(tmp_path / "run").reason
 
 
-def test_session_whose_disk_fills_at_a_checkpoint_fails_and_keeps_the_whole_ones(tmp_path: Path) -> None:
-    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 9}, checkpoint={"every": 2})
+def full_at(number: int) -> Callable[[Path], None]:
+    """Writes models until the disk is full at save `number`."""
     saves: list[Path] = []
 
-    def save(folder: Path) -> int:
+    def save(folder: Path) -> None:
         (folder / "model.safetensors").write_bytes(bytes(64))
         saves.append(folder)
-        if len(saves) == 2:
+        if len(saves) == number:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return 64
 
-    assert run_session(run_dir, fake_builders(save=save)) == 1
+    return save
+
+
+def test_session_whose_disk_fills_at_a_checkpoint_fails_and_keeps_the_whole_ones(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 9}, checkpoint={"every": 2})
+    assert run_session(run_dir, fake_builders(save=full_at(2))) == 1
     assert [path.name for path in (run_dir / "checkpoints").iterdir()] == ["2"]
     reason = outcome(run_dir).reason
-    assert reason.startswith("writing the checkpoint of optimizer step 4: OSError: [Errno 28] No space left on device;")
-    assert "are free on the disk" in reason
+    place = run_dir / "checkpoints" / "4"
+    assert reason.startswith(
+        f"writing the checkpoint of optimizer step 4: {place}: No space left on device; it needs about 66 bytes, "
+    )
+    assert "are free on its disk; the checkpoint of step 2 is whole; free some space, then resume the run" in reason
+
+
+def test_session_after_a_full_disk_goes_on_from_the_last_whole_checkpoint(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 9}, checkpoint={"every": 2})
+    run_session(run_dir, fake_builders(save=full_at(2)))
+    assert run_session(run_dir) == 0
+    assert facts(run_dir)["resumed"]["step"] == 2
+    assert outcome(run_dir).optimizer_steps == 9
+    assert saved_steps(run_dir) == [2, 4, 6, 8, 9]
+
+
+def test_session_that_goes_on_does_the_steps_behind_its_checkpoint_again(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 7}, checkpoint={"every": 3})
+
+    def dies() -> None:
+        raise RuntimeError("a bug")
+
+    run_session(run_dir, fake_builders(stop_at(6, dies)))
+    assert run_session(run_dir) == 0
+    steps = [event.step for event in read_journal(run_dir) if isinstance(event, MetricsRecorded)]
+    assert steps == [1, 2, 3, 4, 5, 4, 5, 6, 7]
+    assert states(run_dir) == ["running", "failed", "running", "finished"]
+
+
+def test_session_that_goes_on_without_a_checkpoint_begins_again(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 3})
+    stop = StopRequest()
+    run_session(run_dir, fake_builders(stop_at(2, lambda: stop.ask("asked", save=False))), stop)
+    assert run_session(run_dir) == 0
+    assert facts(run_dir)["resumed"] == {"step": 0, "total_steps": 3}
+
+
+def test_session_that_goes_on_over_more_steps_says_what_becomes_of_the_learning_rate(tmp_path: Path) -> None:
+    training = {"optimizer_steps": 4, "warmup_steps": 0, "learning_rate": 0.1, "schedule": "linear"}
+    run_dir = make_run_folder(tmp_path / "run", training=training)
+    run_session(run_dir)
+    order = json.loads((run_dir / "run.json").read_text())
+    order["spec"]["training"]["optimizer_steps"] = 8
+    (run_dir / "run.json").write_text(json.dumps(order))
+    assert run_session(run_dir) == 0
+    (note,) = [event for event in read_journal(run_dir) if isinstance(event, FactNoted) and event.kind == "resumed"]
+    assert note.data["changed"] == {"training.optimizer_steps": {"old": 4, "new": 8}}
+    assert (note.data["old_learning_rate"], note.data["new_learning_rate"]) == pytest.approx((0.025, 0.05))
+    assert "linear schedule as if it had been planned over 8 steps" in note.message
+    assert outcome(run_dir).optimizer_steps == 8
+
+
+def test_session_whose_data_changed_since_the_checkpoint_is_refused_with_both_fingerprints(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 4}, checkpoint={"every": 2})
+    run_session(run_dir)
+
+    def other_data(*_: Any) -> FakeData:
+        return FakeData(fingerprint="0bad")
+
+    assert run_session(run_dir, Builders(data=other_data, engine=fake_builders().engine)) == 1
+    assert (
+        "the data have changed since the checkpoint of step 4 (fingerprint fa4e then, 0bad now)"
+        in outcome(run_dir).reason
+    )
+
+
+def test_session_asked_for_a_checkpoint_writes_one_of_its_next_step(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 4}, checkpoint={"every": 0})
+    sessions: list[Session] = []
+
+    def command() -> None:
+        (run_dir / "commands.jsonl").write_text(SaveCheckpoint().model_dump_json() + "\n")
+        wait_until(sessions[0]._save_asked.is_set, "the command is read")
+
+    sessions.append(Session(run_dir, fake_builders(stop_at(2, command)), StopRequest()))
+    assert sessions[0].run() == 0
+    assert saved_steps(run_dir) == [2, 4]
+
+
+def test_session_without_room_for_a_checkpoint_fails_before_its_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 4})
+    monkeypatch.setattr(FakeEngine, "checkpoint_bytes", 1 << 60)
+    assert run_session(run_dir) == 1
+    assert states(run_dir) == ["failed"]
+    assert "a checkpoint needs 1,152,921,504,611,041,280 bytes" in outcome(run_dir).reason
+    assert "no checkpoint was written yet" in outcome(run_dir).reason
 
 
 def test_session_whose_folder_is_deleted_ends_itself_and_does_not_bring_it_back(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horizon_app.engine.errors import DiskCorrupt, DiskFailed, DiskFull, DiskUnusable, EngineError, TierExhausted
+from horizon_app.engine.errors import DiskCorrupt, DiskFailed, DiskFull, DiskUnusable, EngineError
 from horizon_app.engine.memory.disk_io import SECTOR, StaysShort, move_all
 from horizon_app.engine.memory.disk_store import DiskStore, new_buffer
 from tests.support.faulty_disk import Fault, FaultKind, FaultyDisk
@@ -53,13 +53,6 @@ def holds(store: DiskStore, page: int, seed: int) -> bool:
 
 
 # -- at the start
-
-
-def test_store_larger_than_its_limit_is_refused_with_both_numbers(tmp_path: Path) -> None:
-    DiskStore(tmp_path, [PAGE] * 2, limit_bytes=2 * WHOLE).close()
-    with pytest.raises(TierExhausted, match=r"offload\.disk_memory to 32768 bytes") as raised:
-        DiskStore(tmp_path, [PAGE] * 2, limit_bytes=2 * WHOLE - 1)
-    assert (raised.value.tier, raised.value.needed_bytes, raised.value.free_bytes) == ("disk", 2 * WHOLE, 2 * WHOLE - 1)
 
 
 def test_store_on_a_volume_with_too_little_room_is_refused_with_both_numbers(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def parameter(part: Partition, name: str) -> Parameter:
 def test_host_pool_fp32_weights_are_the_masters_themselves() -> None:
     pool = host_pool(made_up_partition(2))
     assert pool.planes[PlaneName.WEIGHT] is pool.planes[PlaneName.MASTER]
-    assert (pool.num_bytes, pool.disk_bytes) == (2 * BLOCK_NUMEL * 16, 0)
+    assert (pool.num_bytes, pool.store) == (2 * BLOCK_NUMEL * 16, None)
 
 
 def test_host_pool_bf16_weights_are_rounded_copies(make_pool: MakePool) -> None:
@@ -65,7 +65,8 @@ def test_host_pool_bytes_are_those_of_the_frames_where_it_is_paged(tmp_path: Pat
     pool = host_pool(made_up_partition(9), torch.bfloat16, folder=tmp_path, frames=FRAMES)
     try:
         assert pool.num_bytes == 5 * FRAMES * 4096
-        assert pool.disk_bytes == 5 * 9 * 2 * 4096, "header and data take a sector each"
+        assert pool.store is not None
+        assert pool.store.file_bytes == 5 * 9 * 2 * 4096, "header and data take a sector each"
     finally:
         pool.close()
 

@@ -27,7 +27,7 @@ def place(limit: int, *, may_page: bool = True, page_moments: bool = False) -> P
 def test_placement_that_fits_to_the_byte_stays_whole() -> None:
     made = place(5 * WHOLE, may_page=False)
     assert set(made.frames.values()) == {None}
-    assert (made.host_bytes, made.disk_bytes, made.uses_disk) == (5 * WHOLE, 0, False)
+    assert (made.host_bytes, made.uses_disk) == (5 * WHOLE, False)
 
 
 def test_placement_one_byte_too_little_pages_a_moment_alone() -> None:
@@ -60,7 +60,14 @@ def test_placement_smallest_legal_limit_gives_each_plane_the_fewest_frames() -> 
     made = place(LEAST)
     assert set(made.frames.values()) == {FEWEST_FRAMES}
     assert made.host_bytes == LEAST
-    assert made.disk_bytes == 5 * WHOLE
+
+
+def test_placement_leaves_others_what_is_reserved_for_them() -> None:
+    made = place_planes(PLANES, 5 * WHOLE, may_page=True, page_moments=False, reserved=WHOLE, fix="")
+    assert made.host_bytes <= 4 * WHOLE
+    with pytest.raises(TierExhausted) as refusal:
+        place_planes(PLANES, LEAST + PAGE - 1, may_page=True, page_moments=False, reserved=PAGE, fix="")
+    assert refusal.value.needed_bytes == LEAST + PAGE
 
 
 def test_placement_one_byte_below_the_smallest_limit_is_refused_with_it() -> None:

@@ -1,6 +1,8 @@
 """The loss scale under made-up overflows, with a twin that names what it must be."""
 
+import dataclasses
 import math
+from typing import Any
 
 import pytest
 
@@ -11,19 +13,17 @@ from horizon_app.engine.optim.loss_scale import (
     LARGEST_SCALE,
     MOST_SKIPS,
     LossScale,
-    LossScaleState,
     Overflow,
 )
 
 OVERFLOW = Overflow(step=3, stage="L1", loss=2.5)
 
 
-def settled(**changes: float) -> LossScale:
+def settled(**changes: Any) -> LossScale:
     """A dynamic scale after its first clean step, with parts of its state set."""
     scale = LossScale.dynamic()
     scale.succeeded()
-    state: LossScaleState = scale.state() | changes  # type: ignore[assignment]
-    scale.load(state)
+    scale.load(dataclasses.replace(scale.state(), **changes))
     return scale
 
 

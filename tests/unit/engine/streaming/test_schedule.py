@@ -49,7 +49,7 @@ def recorded(family: str, block_bytes: int) -> tuple[Partition, OrderRecorder]:
     door.target = recorder
     model = StagedModel(found, part, door, device=CPU, compute_dtype=torch.float32)
     with torch.enable_grad():
-        output = model.record()
+        output = model.rehearse().output
     recorder.recording_backward = True
     output.backward()
     return part, recorder

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from horizon_app.contracts.run_spec import Disk, OptimizerState, Recompute
+from horizon_app.contracts.run_spec import Disk, OptimizerState, Recompute, ScheduleOrder
 from horizon_app.engine.errors import ArenaTooSmall, TierExhausted
 from horizon_app.engine.memory.geometry import ParameterFacts, Partition, Use
 from horizon_app.engine.memory.planes import PlaneName
@@ -217,29 +217,85 @@ def test_sizes_smaller_micro_batches_leave_more_of_the_device_free(config: Engin
 
 
 LONG = {"sequence_length": 4096, "global_batch": 64, "recompute": Recompute.ALWAYS}
+LONG_PAGE = LLAMA.hidden_size * 4 * 4096  # of one layer and sequence
+WAITING = LONG_PAGE * 64 * 2
 
 
 def test_sizes_layer_inputs_move_to_the_host_where_the_device_has_no_room(
     config: EngineConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting = LLAMA.hidden_size * 4 * 64 * 4096 * 3  # of two layers and the head
-    give_memory(monkeypatch, 100 * MIB, host=8 << 30)
+    give_memory(monkeypatch, 200 * MIB, host=8 << 30)
     sizes = decide(config, **LONG)
-    assert (sizes.host_inputs, sizes.input_bytes) == (True, waiting)
-    assert sizes.host_bytes == 10 * MIB + waiting
+    assert (sizes.host_inputs, sizes.inputs.host_bytes, sizes.inputs.disk_bytes) == (True, WAITING, 0)
+    assert sizes.host_bytes == 10 * MIB + WAITING
     give_memory(monkeypatch, 64 << 30, host=8 << 30)
     assert decide(config, **LONG).host_inputs is False
     assert decide(config, **{**LONG, "recompute": Recompute.NEVER}, host_inputs=True).host_inputs is False
 
 
+def test_sizes_layer_inputs_on_the_cpu_stay_where_they_are_when_no_disk_may_take_them(
+    config: EngineConfig, on_card: EngineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Device and host are the same memory there."""
+    give_memory(monkeypatch, 200 * MIB, host=8 << 30)
+    assert decide(config, **LONG, disk=Disk.OFF).host_inputs is False
+    assert decide(on_card, **LONG, disk=Disk.OFF).host_inputs is True
+
+
 def test_sizes_layer_inputs_beyond_what_the_host_has_left_go_to_disk(
     config: EngineConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    give_memory(monkeypatch, 100 * MIB, host=8 << 30)
+    give_memory(monkeypatch, 200 * MIB, host=8 << 30)
     sizes = decide(config, **LONG, host_limit_bytes=20 * MIB)
-    assert (sizes.host_inputs, sizes.input_limit, sizes.input_bytes) == (True, 10 * MIB, 10 * MIB)
+    assert (sizes.host_inputs, sizes.inputs.frames, sizes.inputs.host_bytes) == (True, 10, 10 * MIB)
+    assert sizes.inputs.disk_bytes == 128 * (LONG_PAGE + 4096)
     assert sizes.host_bytes == 20 * MIB
-    assert decide(config, **LONG, host_limit_bytes=20 * MIB, disk=Disk.OFF).input_limit is None
+
+
+def test_sizes_planes_make_room_for_the_fewest_layer_inputs(
+    config: EngineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_memory(monkeypatch, 200 * MIB, host=8 << 30)
+    for limit in (13 * MIB, 10 * MIB, 6 * MIB):
+        sizes = decide(config, **LONG, host_limit_bytes=limit)
+        assert sizes.placement.uses_disk, limit
+        assert sizes.inputs.host_bytes >= 4 * LONG_PAGE, limit
+        assert sizes.host_bytes <= limit, limit
+    with pytest.raises(TierExhausted, match="layer inputs wait there") as refusal:
+        decide(config, **LONG, host_limit_bytes=5 * MIB - 1)
+    assert decide(config, **LONG, host_limit_bytes=refusal.value.needed_bytes).host_bytes <= refusal.value.needed_bytes
+
+
+def test_sizes_layer_inputs_that_no_disk_may_take_are_refused_where_the_host_has_no_room(
+    on_card: EngineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_memory(monkeypatch, 200 * MIB, host=8 << 30)
+    with pytest.raises(TierExhausted, match="global_batch_size") as refusal:
+        decide(on_card, **LONG, disk=Disk.OFF, host_limit_bytes=20 * MIB)
+    assert (refusal.value.tier, refusal.value.needed_bytes) == ("host", 10 * MIB + WAITING)
+    enough = refusal.value.needed_bytes
+    assert decide(on_card, **LONG, disk=Disk.OFF, host_limit_bytes=enough).host_bytes == enough
+
+
+def test_sizes_disk_limit_counts_planes_and_layer_inputs_together(
+    config: EngineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_memory(monkeypatch, 200 * MIB, host=8 << 30)
+    shape = {**LONG, "host_limit_bytes": 13 * MIB}
+    with pytest.raises(TierExhausted) as refusal:
+        decide(config, **shape, disk_limit_bytes=1)
+    needed = refusal.value.needed_bytes
+    assert (refusal.value.tier, refusal.value.free_bytes) == ("disk", 1)
+    assert needed > decide(config, **shape).inputs.disk_bytes
+    decide(config, **shape, disk_limit_bytes=needed)
+
+
+def test_sizes_layer_inputs_have_pages_for_the_most_sequences_that_a_step_may_grow_to(config: EngineConfig) -> None:
+    fixed = {**LONG, "global_batch": 4, "micro_batch": 2, "host_inputs": True}
+    assert decide(config, **fixed).inputs.num_pages == 4 * 2
+    assert decide(config, **fixed, keep_global_batch=False).inputs.num_pages == 8 * 2 * 2
+    one_after_the_other = {**fixed, "order": ScheduleOrder.MICRO_BATCH_MAJOR}
+    assert decide(config, **one_after_the_other).inputs.num_pages == 2 * 2
 
 
 @pytest.mark.parametrize(
