@@ -51,7 +51,7 @@ _TABLE: dict[type[Exception], tuple[int, str, str]] = {
     GeneratorBusy: (409, "generator-busy", "The model is answering"),
     GeneratorFailed: (503, "generator-failed", "The model could not be asked"),
     DataRefused: (422, "data-refused", "The data can't be used"),
-    PreviewFailed: (500, "preview-failed", "The data could not be looked at"),
+    PreviewFailed: (503, "preview-failed", "The data could not be looked at"),
     ExampleFailed: (500, "example-failed", "The example could not be written"),
     DatabaseBusy: (503, "database-busy", "The database is held by another process"),
     ControlError: (500, "control-error", "It did not work"),

@@ -62,6 +62,11 @@ def train(run_dir: Path) -> tuple[list[float], dict[str, Any]]:
     return [loss for loss in losses if loss is not None], noted
 
 
+def samples_seen(run_dir: Path) -> float | None:
+    events = read_journal(run_dir)
+    return [event.values["train/samples"] for event in events if isinstance(event, MetricsRecorded)][-1]
+
+
 def weights(run_dir: Path) -> dict[str, torch.Tensor]:
     (folder,) = (run_dir / "checkpoints").iterdir()
     return load_file(folder / "model.safetensors")
@@ -85,7 +90,7 @@ def test_data_smaller_than_a_batch_makes_one_step_an_epoch_and_trains(name: str,
     )  # fmt: skip
     losses, noted = train(run)
     assert len(losses) == json.loads((INPUTS / "A10" / "expected.json").read_text())["optimizer_steps"]
-    assert noted["num_samples"] == rows
+    assert (noted["num_samples"], samples_seen(run)) == (rows, 2 * rows)
     before, after = load_file(TINY / "model.safetensors"), weights(run)
     assert any(not torch.equal(before[name], after[name].to(before[name].dtype)) for name in before)
 
@@ -118,6 +123,7 @@ def test_last_step_of_an_epoch_takes_what_is_left_by_its_tokens(tmp_path: Path) 
     (losses, left), (other_losses, right) = found
     assert len(losses) == json.loads((INPUTS / "C04" / "expected.json").read_text())["optimizer_steps"]
     assert losses == pytest.approx(other_losses, rel=1e-5)
+    assert samples_seen(run) == json.loads((INPUTS / "C04" / "expected.json").read_text())["samples_seen"]
     assert all(torch.allclose(left[name], right[name], rtol=1e-5, atol=1e-6) for name in left)
 
 
