@@ -42,6 +42,7 @@ class EngineState:
 
     step: int
     trained_tokens: int
+    trained_samples: int
     position: FeedPosition
     accumulation: AccumulationState
     loss_scale: LossScaleState

@@ -190,7 +190,8 @@ class Engine:
         """The state between two optimizer steps, to be written: the next update waits until it is released."""
         self._m.updates.flush()
         state = EngineState(
-            step=self.step_count, trained_tokens=self._report.trained_tokens, position=self._position,
+            step=self.step_count, trained_tokens=self._report.trained_tokens,
+            trained_samples=self._report.trained_samples, position=self._position,
             accumulation=self._accumulation.state(), loss_scale=self._m.loss_scale.state(),
             averages=self._config.gradient_ema > 0,
         )  # fmt: skip
@@ -206,7 +207,7 @@ class Engine:
         """
         state = read_state(folder, self._planes, self._config.device, averages=self._config.gradient_ema > 0)
         self.step_count, self._position = state.step, state.position
-        self._report.trained_tokens = state.trained_tokens
+        self._report.trained_tokens, self._report.trained_samples = state.trained_tokens, state.trained_samples
         self._accumulation.load(state.accumulation)
         self._m.loss_scale.load(state.loss_scale)
         return state.step
