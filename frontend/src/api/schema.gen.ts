@@ -5,6 +5,12 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
+         * BadRows
+         * @description What happens where a row of the data can't be used.
+         * @enum {string}
+         */
+        BadRows: "refuse" | "skip";
+        /**
          * BlockFacts
          * @description One block.
          */
@@ -54,19 +60,59 @@ export interface components {
             stages: components["schemas"]["StageLayout"][];
         };
         /**
+         * ChatTemplate
+         * @description What conversations are rendered with.
+         * @enum {string}
+         */
+        ChatTemplate: "tokenizer" | "chatml" | "llama3" | "gemma" | "alpaca";
+        /**
          * Checkpoint
          * @description One checkpoint folder of a run.
          */
         Checkpoint: {
+            /**
+             * Best
+             * @description whether it has the lowest eval loss; it is never rotated away
+             * @default false
+             */
+            best?: boolean;
+            /**
+             * Broken
+             * @description why it can't be used; empty where it is whole
+             * @default
+             */
+            broken?: string;
             /** Bytes */
             bytes: number;
+            /**
+             * Eval Loss
+             * @description of these very weights, where it was measured
+             */
+            eval_loss?: number | null;
+            /**
+             * Nonfinite
+             * @description values in it that are NaN or infinite
+             * @default 0
+             */
+            nonfinite?: number;
             /**
              * Path
              * @description folder, relative to the run's folder
              */
             path: string;
+            /**
+             * Pinned
+             * @description whether somebody keeps it from being rotated away
+             * @default false
+             */
+            pinned?: boolean;
             /** Step */
             step: number;
+            /**
+             * Time
+             * @description when it was written, where it can still tell
+             */
+            time?: string | null;
         };
         /**
          * CheckpointFrame
@@ -100,6 +146,132 @@ export interface components {
             type: "checkpoint";
         };
         /**
+         * CheckpointsAnswer
+         * @description The checkpoints of a run, by step.
+         */
+        CheckpointsAnswer: {
+            /** Checkpoints */
+            checkpoints: components["schemas"]["Checkpoint"][];
+        };
+        /**
+         * DataFileView
+         * @description One data file and what it turned out to be.
+         */
+        DataFileView: {
+            /**
+             * Compression
+             * @description gzip, zstd or empty
+             */
+            compression: string;
+            /**
+             * Container
+             * @description JSON lines, JSON, CSV, Parquet or text; empty where it can't be read
+             */
+            container: string;
+            /**
+             * Container Reason
+             * @description what told the container
+             */
+            container_reason: string;
+            /**
+             * Formats
+             * @description format of its rows -> what told it
+             */
+            formats: {
+                [key: string]: string;
+            };
+            /** Path */
+            path: string;
+            /**
+             * Rows
+             * @description rows of it that can be read
+             */
+            rows: number;
+        };
+        /**
+         * DataFormat
+         * @description Shape of the rows.
+         * @enum {string}
+         */
+        DataFormat: "auto" | "messages" | "sharegpt" | "alpaca" | "prompt_completion" | "text";
+        /**
+         * DataPreview
+         * @description What some data files hold.
+         */
+        DataPreview: {
+            /**
+             * Bad Rows
+             * @description rows that can't be used
+             */
+            bad_rows: number;
+            /**
+             * Complete
+             * @description whether all of the data was looked at; only the beginning of much data is
+             */
+            complete: boolean;
+            /**
+             * Dropped
+             * @description rows dropped as too long; null without a tokenizer
+             */
+            dropped: number | null;
+            /**
+             * Errors
+             * @description the first things wrong, by file, line and field
+             */
+            errors: components["schemas"]["FieldProblem"][];
+            /** Files */
+            files: components["schemas"]["DataFileView"][];
+            /**
+             * Fingerprint
+             * @description as a run over this data would record it; null where it has problems or was not read to its end
+             */
+            fingerprint: string | null;
+            /**
+             * Format
+             * @description formats of the rows, joined by plus signs; empty where there is no row
+             */
+            format: string;
+            /**
+             * Num Errors
+             * @description all of them
+             */
+            num_errors: number;
+            /**
+             * Num Sequences
+             * @description samples before packing; null without a tokenizer
+             */
+            num_sequences: number | null;
+            /**
+             * Num Tokens
+             * @description tokens of all samples; null without a tokenizer
+             */
+            num_tokens: number | null;
+            /**
+             * Num Trained Tokens
+             * @description those that count in the loss; null without a tokenizer
+             */
+            num_trained_tokens: number | null;
+            /**
+             * Rows
+             * @description rows that can be read
+             */
+            rows: number;
+            /** Samples */
+            samples: components["schemas"]["SampleView"][];
+            /**
+             * Skipped
+             * @description rows without a token to train on; null without a tokenizer
+             */
+            skipped: number | null;
+            /**
+             * Used
+             * @description rows that are trained on; null without a tokenizer
+             */
+            used: number | null;
+            /** Warnings */
+            warnings: components["schemas"]["FieldProblem"][];
+        };
+        /**
          * DatasetEntry
          * @description One data file.
          */
@@ -108,9 +280,10 @@ export interface components {
             bytes: number;
             /**
              * Kind
+             * @description by the ending of the name; a preview looks at the content
              * @enum {string}
              */
-            kind: "text" | "jsonl";
+            kind: "text" | "jsonl" | "json" | "csv" | "parquet";
             /** Name */
             name: string;
             /**
@@ -317,6 +490,12 @@ export interface components {
             memory_total: number;
         };
         /**
+         * Init
+         * @description Where the first weights come from.
+         * @enum {string}
+         */
+        Init: "pretrained" | "random";
+        /**
          * LogAnswer
          * @description Log lines of a run.
          */
@@ -452,10 +631,18 @@ export interface components {
             path: string;
             /**
              * Reason
-             * @description why it can't be trained; empty where it can
+             * @description why it can't be trained, or only from random weights; empty where it can
              */
             reason: string;
-            /** Trainable */
+            /**
+             * Starts From
+             * @description the values of model.init with which a run can be started
+             */
+            starts_from: components["schemas"]["Init"][];
+            /**
+             * Trainable
+             * @description whether a run of its own weights can be started
+             */
             trainable: boolean;
         };
         /**
@@ -588,6 +775,19 @@ export interface components {
         ResidencyWish: {
             /** Residency Hz */
             residency_hz: number;
+        };
+        /**
+         * ResumeBody
+         * @description What is to be different when a run goes on.
+         */
+        ResumeBody: {
+            /**
+             * Set
+             * @description new values of the spec by dotted key, for example {"training.optimizer_steps": 400}
+             */
+            set?: {
+                [key: string]: unknown;
+            };
         };
         /**
          * Run
@@ -798,6 +998,64 @@ export interface components {
          */
         RunState: "queued" | "starting" | "running" | "paused" | "stopping" | "finished" | "stopped" | "failed" | "interrupted";
         /**
+         * SampleView
+         * @description One sample as it is trained: a row, or a piece of a long text.
+         */
+        SampleView: {
+            /** File */
+            file: string;
+            /**
+             * Ids
+             * @description ids of the first tokens; empty without a tokenizer
+             */
+            ids: number[];
+            /**
+             * Labels
+             * @description the id where it counts, else -100; empty without a tokenizer
+             */
+            labels: number[];
+            /**
+             * Line
+             * @description line in that file, counted from 1; in Parquet the row
+             */
+            line: number;
+            /**
+             * Num Tokens
+             * @description tokens of the whole sample; null without a tokenizer
+             */
+            num_tokens: number | null;
+            /**
+             * Num Trained
+             * @description those of them that count in the loss; null without a tokenizer
+             */
+            num_trained: number | null;
+            /**
+             * Piece
+             * @description piece of a long text, counted from 1; 0 where it is not split
+             */
+            piece: number;
+            /**
+             * Text
+             * @description the text of the tokens that are shown
+             */
+            text: string;
+            /**
+             * Tokens
+             * @description text of each of them; whole messages without a tokenizer
+             */
+            tokens: string[];
+            /**
+             * Trained
+             * @description whether each of them counts in the loss
+             */
+            trained: boolean[];
+            /**
+             * Trained Spans
+             * @description the text of each run of trained tokens
+             */
+            trained_spans: string[];
+        };
+        /**
          * Series
          * @description One metric over optimizer steps.
          */
@@ -907,7 +1165,7 @@ export interface components {
         StopBody: {
             /**
              * Save
-             * @description write the model of the last step before stopping
+             * @description write a checkpoint of the last step before stopping
              * @default true
              */
             save?: boolean;
@@ -931,6 +1189,18 @@ export interface components {
             /** Version */
             version: string;
         };
+        /**
+         * TooLong
+         * @description What happens to a conversation or answer that is longer than a sequence.
+         * @enum {string}
+         */
+        TooLong: "truncate" | "drop";
+        /**
+         * TrainOn
+         * @description Which tokens count in the loss.
+         * @enum {string}
+         */
+        TrainOn: "completions" | "all";
     };
     responses: never;
     parameters: never;
