@@ -43,7 +43,7 @@ _TABLE: dict[type[Exception], tuple[int, str, str]] = {
     CheckpointNotFound: (404, "checkpoint-not-found", "No such checkpoint"),
     IllegalTransition: (409, "illegal-transition", "The run's state does not allow it"),
     DataRefused: (422, "data-refused", "The data can't be used"),
-    PreviewFailed: (500, "preview-failed", "The data could not be looked at"),
+    PreviewFailed: (503, "preview-failed", "The data could not be looked at"),
     ExampleFailed: (500, "example-failed", "The example could not be written"),
     DatabaseBusy: (503, "database-busy", "The database is held by another process"),
     ControlError: (500, "control-error", "It did not work"),

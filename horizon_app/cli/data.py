@@ -33,6 +33,9 @@ SetOption = Annotated[
 SamplesOption = Annotated[
     int | None, typer.Option("--samples", min=0, max=1000, help="Most samples to show: 3, or 20 with --json.")
 ]
+WholeOption = Annotated[
+    bool, typer.Option("--whole", help="Look at all of the data: without it, much data is looked at in its beginning.")
+]
 
 
 @data_app.callback()
@@ -47,6 +50,7 @@ def data_preview(
     tokenizer: TokenizerOption = None,
     settings_given: SetOption = None,
     samples: SamplesOption = None,
+    whole: WholeOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the format, the first samples with what is trained in ⟦brackets⟧, and every problem by line.
@@ -58,7 +62,7 @@ def data_preview(
         from horizon_app.data.preview import preview
 
         most = samples if samples is not None else 20 if as_json else 3
-        found = preview(paths, spec, tokenizer_dir=tokenizer, most_samples=most)
+        found = preview(paths, spec, tokenizer_dir=tokenizer, whole=whole, most_samples=most)
         sys.stdout.write(found.model_dump_json() + "\n" if as_json else "\n".join(_lines(found)) + "\n")
         _say_troubles(found)
     if found.num_errors:
@@ -88,7 +92,7 @@ def _file_line(found: "DataPreview") -> str:
     if found.used is not None:
         told.append(f"{found.used} used, {found.num_tokens} tokens, {found.num_trained_tokens} trained")
     if not found.complete:
-        told.append("only the beginning was looked at")
+        told.append("only the beginning was looked at; --whole looks at everything")
     for file in found.files[:1]:
         reasons = [file.container_reason, *file.formats.values()]
         told.append(f"{file.container}{f' in {file.compression}' if file.compression else ''}: {'; '.join(reasons)}")

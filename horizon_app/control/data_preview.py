@@ -21,7 +21,6 @@ from horizon_app.control.paths import rules_for_clients
 from horizon_app.settings import AppSettings
 
 _LIMIT_S = 120
-_MOST_LISTED = 50
 _few_at_a_time = threading.BoundedSemaphore(2)
 _log = logging.getLogger(__name__)
 
@@ -48,8 +47,12 @@ def preview_for_client(
 
 
 def data_problems(spec: DataSpec, paths: Sequence[Path], tokenizer_dir: Path) -> list[FieldProblem]:
-    """What keeps a run from training on `paths`; of much data the beginning is looked at. Raises PreviewFailed."""
-    errors = _look(spec, paths, tokenizer_dir, most_samples=0).errors[:_MOST_LISTED]
+    """What keeps a run from training on `paths`; of much data the beginning is looked at."""
+    try:
+        errors = _look(spec, paths, tokenizer_dir, most_samples=0).errors
+    except PreviewFailed as error:
+        _log.warning("%s; the run itself will tell", error)
+        return []
     ours = ("data.", "model.")
     return [
         error if error.field.startswith(ours) else error.model_copy(update={"field": "data.path"}) for error in errors
@@ -68,9 +71,10 @@ def _look(spec: DataSpec, paths: Sequence[Path], tokenizer_dir: Path | None, mos
                 [*command, "--", *map(str, paths)], capture_output=True, timeout=_LIMIT_S, check=False,
                 stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONUTF8": "1"},
             )  # fmt: skip
-        return DataPreview.model_validate_json(ran.stdout)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PreviewFailed(f"the data could not be looked at: {error}") from error
+    try:
+        return DataPreview.model_validate_json(ran.stdout)
     except ValidationError as error:
         told = ran.stderr.decode(errors="replace").strip()
         _log.error("the look at data ended with exit code %d: %s", ran.returncode, told)

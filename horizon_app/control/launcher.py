@@ -14,8 +14,8 @@ from horizon_app.store.runs import StoredOrder, StoredRun
 
 def order_document(run_id: str, order: StoredOrder, run_dir: Path) -> dict[str, Any]:
     """What run.json holds: all that a worker needs to know, with absolute paths."""
-    base, named = Path(order.base_dir), order.spec["data"].get("eval_path") or []
-    eval_paths = [named] if isinstance(named, str) else named
+    base, named = Path(order.base_dir), order.spec["data"].get("eval_path")
+    eval_paths: list[str] = [named] if isinstance(named, str) else named or []
     return {
         "run_id": run_id,
         "spec": order.spec,

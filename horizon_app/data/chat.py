@@ -57,20 +57,18 @@ def _render_marked(tokenizer: Tokenizer, row: ChatRow) -> Rendered:
     return Rendered(text, spans[earlier:])
 
 
-def answer_tokens(encoding: Encoding, spans: list[tuple[int, int]]) -> NDArray[np.bool_]:
+def answer_tokens(encoding: Encoding, spans: list[Span]) -> NDArray[np.bool_]:
     """Which tokens hold a character of an answer."""
     trained = np.zeros(len(encoding.ids), dtype=np.bool_)
-    upcoming = iter(spans)
-    span = next(upcoming, None)
-    reached = 0
-    for position, (start, end) in enumerate(encoding.offsets):
-        # Offsets may leave spaces out; tokens follow each other without a gap, so a gap belongs to the later one.
-        begin, reached = min(start, reached), max(end, reached)
-        while span is not None and begin >= span[1]:
-            span = next(upcoming, None)
-        if span is None:
-            break
-        trained[position] = end > span[0]
+    if not len(trained):
+        return trained
+    offsets = np.array(encoding.offsets)
+    starts, ends = offsets[:, 0], offsets[:, 1]
+    # Offsets may leave spaces out; tokens follow each other without a gap, so a gap belongs to the later one.
+    reached = np.concatenate([[0], np.maximum.accumulate(ends)[:-1]])
+    starts = np.minimum(starts, reached)
+    for start, end in spans:
+        trained |= (starts < end) & (ends > start)
     return trained
 
 
@@ -79,7 +77,7 @@ class _Chat:
 
     def __init__(self, tokenizer: Tokenizer, messages: list[Message], tools: Tools) -> None:
         self._tokenizer, self._messages, self._tools = tokenizer, messages, tools
-        self.whole = self._up_to(len(messages))
+        self.whole = tokenizer.render(messages, tools)
 
     def answer(self, index: int) -> Span:
         """The characters of one answer with its end mark. Raises TemplateUnfit."""
@@ -106,6 +104,8 @@ class _Chat:
         return start, _without_space_after_mark(whole, start, end, content)
 
     def _up_to(self, index: int, *, opens_answer: bool = False) -> str:
+        if index == len(self._messages):
+            return self.whole
         return self._tokenizer.render(self._messages[:index], self._tools, opens_answer=opens_answer)
 
     def _opening(self) -> str:

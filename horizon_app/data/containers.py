@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from horizon_app.data import shapes
 from horizon_app.data.csv_rows import columns_of, read_csv
@@ -101,7 +101,7 @@ def _object(text: str) -> dict[str, object] | None:
     with suppress(ValueError, RecursionError):
         value = json.loads(text)
         if isinstance(value, dict):
-            return value
+            return cast(dict[str, object], value)
     return None
 
 

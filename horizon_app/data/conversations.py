@@ -149,5 +149,5 @@ def _turn(value: Any, place: str) -> Message:
 def _function_call(value: Any, place: str) -> list[dict[str, Any]]:
     """ShareGPT keeps a call as JSON text of a name and arguments, or of a list of them."""
     found = decoded(decoded(value, place, "{"), place, "[")
-    calls = found if isinstance(found, list) else [found]
-    return _calls([{"type": "function", "function": call} for call in cast(list[Any], calls)], place)
+    calls = cast(list[Any], found) if isinstance(found, list) else [found]
+    return _calls([{"type": "function", "function": call} for call in calls], place)

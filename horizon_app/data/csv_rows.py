@@ -19,7 +19,8 @@ def delimiter_of(header: str) -> str:
 def columns_of(header: str) -> list[str]:
     """The columns that a line names, were it the header of a CSV file; none where it can't be one."""
     try:
-        return [cell.strip() for cell in next(csv.reader([header], delimiter=delimiter_of(header), strict=True), [])]
+        rows = csv.reader([header], delimiter=delimiter_of(header), strict=True)
+        return [cell.strip() for row in rows for cell in row]
     except csv.Error:
         return []
 

@@ -17,7 +17,7 @@ from horizon_app.data.templates import built_in_names
 from horizon_app.data.tokenizer import Encoding, Ids, Tokenizer
 
 _GROUP_ROWS = 256
-_GROUP_CHARACTERS = 4 << 20
+_GROUP_CHARACTERS = 1 << 20
 
 
 class Encoded(NamedTuple):

@@ -1,6 +1,7 @@
 """Rows of a Parquet file, some hundred at a time. A null inside of a nested value is a field that the row has not."""
 
 from collections.abc import Collection, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,9 +13,7 @@ _ROWS_AT_ONCE = 256
 
 def read_parquet(path: Path, wanted: Collection[str]) -> Iterator[Record]:
     """Each row with those of the `wanted` columns that are there. Raises BrokenFile, also for a file cut short."""
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
+    arrow, parquet = cast(Any, import_module("pyarrow")), cast(Any, import_module("pyarrow.parquet"))
     try:
         with parquet.ParquetFile(path) as file:
             known = [name for name in file.schema_arrow.names if name in wanted]

@@ -22,23 +22,25 @@ from horizon_app.data.samples import SampleDigest
 from horizon_app.data.sequences import Cutter, TokenSequence
 from horizon_app.data.tokenizer import Tokenizer, load_tokenizer
 
-MOST_CHARACTERS = 16 << 20
-"""So much of the data is read; of more, a preview shows the beginning."""
+MOST_CHARACTERS = 4 << 20
+"""So much of the data is read, so that an answer comes at once; of more, a preview shows the beginning."""
 
-_ENCODED_CHARACTERS = 4 << 20
+MOST_ENCODED = 1 << 20
+"""The same with a tokenizer, which takes longer."""
+
 _SAMPLES = 20
 _TOKENS = 512
 
 
 def preview(
-    paths: Sequence[Path], spec: DataSpec, *, tokenizer_dir: Path | None = None, most_samples: int = _SAMPLES,
-    most_tokens: int = _TOKENS,
+    paths: Sequence[Path], spec: DataSpec, *, tokenizer_dir: Path | None = None, whole: bool = False,
+    most_samples: int = _SAMPLES, most_tokens: int = _TOKENS,
 ) -> DataPreview:  # fmt: skip
-    """Read `paths` as `spec` asks, the first 16 MiB at most, and show the first samples; problems are told, not raised.
+    """Read the beginning of `paths`, or the whole, and show the first samples; problems are told, not raised.
 
     Without a tokenizer, or where it can't be loaded, the samples are shown in words.
     """
-    look = _Look(spec, most_samples, most_tokens)
+    look = _Look(spec, most_samples, most_tokens, whole=whole)
     try:
         tokenizer = None if tokenizer_dir is None else load_tokenizer(tokenizer_dir, spec.chat_template)
     except DataError as error:
@@ -54,10 +56,10 @@ def preview(
 class _Look:
     """One look at some data."""
 
-    def __init__(self, spec: DataSpec, most_samples: int, most_tokens: int) -> None:
+    def __init__(self, spec: DataSpec, most_samples: int, most_tokens: int, *, whole: bool) -> None:
         self.refusals: list[FieldProblem] = []
         self._spec = spec
-        self._most_samples, self._most_tokens = most_samples, most_tokens
+        self._most_samples, self._most_tokens, self._whole = most_samples, most_tokens, whole
         self._problems = ProblemList(skip_rows=spec.bad_rows is BadRows.SKIP)
         self._reader = RowReader([], spec.format, self._problems)
         self._cutter = Cutter(spec.sequence_length, spec.too_long)
@@ -70,8 +72,10 @@ class _Look:
     def read(self, paths: Sequence[Path], tokenizer: Tokenizer | None) -> None:
         """Go through the data. Raises DataError where it can't be trained on at all."""
         files = find_files(paths, self._problems)
-        most = MOST_CHARACTERS if tokenizer is None else _ENCODED_CHARACTERS
-        self._reader = RowReader(files, self._spec.format, self._problems, most_characters=most)
+        most = MOST_CHARACTERS if tokenizer is None else MOST_ENCODED
+        self._reader = RowReader(
+            files, self._spec.format, self._problems, most_characters=None if self._whole else most
+        )
         if tokenizer is None:
             for row in self._reader:
                 if len(self._samples) < self._most_samples:

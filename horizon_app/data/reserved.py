@@ -7,6 +7,7 @@ those encodes the text. There the row's words are ordinary characters, with one 
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -32,12 +33,16 @@ class ReservedWords:
         self._copy: Tokenizer | None = None
         self._ids: dict[int, int] = {}
 
+    def spelt_out(self, text: str) -> bool:
+        """Whether a text holds one of them."""
+        return self._word.search(text) is not None
+
     def appear_in(self, value: Any) -> bool:
         """Whether a text, or any text inside of a nested value, holds one of them. Raises BadRow for noncharacters."""
         if isinstance(value, str):
             if _NONCHARACTERS.search(value):
                 raise BadRow("the row holds a Unicode noncharacter (U+FDD0 to U+FDEF)", "remove it: it is no text")
-            return self._word.search(value) is not None
+            return self.spelt_out(value)
         if isinstance(value, dict):
             value = list(cast(dict[str, Any], value).values())
         inside = [self.appear_in(item) for item in cast(list[Any], value)] if isinstance(value, list) else []
@@ -75,9 +80,15 @@ class ReservedWords:
         model = content["model"]
         vocabulary = model.get("vocab")
         if isinstance(vocabulary, dict):
-            model["vocab"] = {names.get(word, word): number for word, number in vocabulary.items()}
+            numbered = cast(dict[str, int], vocabulary)
+            model["vocab"] = {names.get(word, word): number for word, number in numbered.items()}
         elif isinstance(vocabulary, list):
-            model["vocab"] = [[names.get(word, word), score] for word, score in vocabulary]
+            scored = cast(list[tuple[str, float]], vocabulary)
+            model["vocab"] = [[names.get(word, word), score] for word, score in scored]
+        if "merges" in model:
+            # Such a tokenizer makes the token out of plain characters too.
+            merges: list[Any] = model["merges"]
+            model["merges"] = [merge for merge in merges if not _makes_any_of(merge, names)]
         if model.get("unk_token") in names:
             model["unk_token"] = names[model["unk_token"]]
         content["post_processor"] = content["truncation"] = content["padding"] = None
@@ -85,3 +96,8 @@ class ReservedWords:
         # Added tokens that the model's own vocabulary does not have are numbered anew.
         self._ids = {cast(int, copy.token_to_id(word)): number for word, number in numbers.items()}
         return copy
+
+
+def _makes_any_of(merge: str | list[str], words: Mapping[str, str]) -> bool:
+    left, right = merge.split(" ", 1) if isinstance(merge, str) else merge
+    return left in words or right in words or left + right in words

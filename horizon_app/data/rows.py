@@ -1,7 +1,7 @@
 """The kinds of rows that data is made of, each with the place it came from. Knows nothing of files and tokenizers."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from xxhash import xxh3_64_intdigest
 
@@ -60,7 +60,8 @@ def content_digest(row: Row) -> int:
 def _flat(value: Any) -> list[str]:
     """All of a nested value as words; the order of an object's keys does not count."""
     if isinstance(value, dict):
-        return ["{", *(word for key in sorted(value) for word in (str(key), *_flat(value[key]))), "}"]
+        inside = cast(dict[str, Any], value)
+        return ["{", *(word for key in sorted(inside) for word in (key, *_flat(inside[key]))), "}"]
     if isinstance(value, list):
-        return ["[", *(word for item in value for word in _flat(item)), "]"]
+        return ["[", *(word for item in cast(list[Any], value) for word in _flat(item)), "]"]
     return [f"{type(value).__name__}:{value}"]

@@ -8,7 +8,7 @@ from horizon_app.data.lines import NotUtf8, read_lines
 from horizon_app.data.records import BrokenFile
 from horizon_app.data.rows import TextRow
 
-PART_CHARACTERS = 1 << 20
+PART_CHARACTERS = 1 << 18
 
 
 def read_document(path: Path) -> Iterator[TextRow]:

@@ -112,10 +112,13 @@ class Tokenizer:
 
         Special tokens that a text spells out are ordinary characters.
         """
-        if not texts:
-            return []
-        encoded = self._call(texts, split_special_tokens=True)
-        return [np.array(ids, dtype=np.int32) for ids in encoded["input_ids"]]
+        spelt_out = [self.is_fast and self.reserved.spelt_out(text) for text in texts]
+        plain = [text for text, apart in zip(texts, spelt_out, strict=True) if not apart]
+        found = iter(self._call(plain, split_special_tokens=True)["input_ids"] if plain else [])
+        return [
+            self.reserved.encode(text)[0] if apart else np.array(next(found), dtype=np.int32)
+            for text, apart in zip(texts, spelt_out, strict=True)
+        ]
 
     def encode_rendered(self, texts: Sequence[str]) -> list[Encoding]:
         """Ids of rendered chats, special tokens recognised, with character offsets; needs a fast tokenizer."""

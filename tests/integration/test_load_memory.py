@@ -19,5 +19,5 @@ def test_loading_takes_hardly_more_than_the_loaded_model(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr[-2000:]
     said = json.loads(done.stdout)
     assert said["loaded_bytes"] == pytest.approx(stored, rel=0.01)
-    assert allowed_bytes(said["loaded_bytes"]) < 1.5 * said["loaded_bytes"], "the allowance would hide a second copy"
+    assert allowed_bytes(said["loaded_bytes"]) < 1.6 * said["loaded_bytes"], "the allowance would hide a second copy"
     assert said["grown_bytes"] <= allowed_bytes(said["loaded_bytes"])

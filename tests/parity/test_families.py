@@ -102,6 +102,19 @@ def test_experts_without_tokens_keep_their_weights(tmp_path: Path) -> None:
     assert len(moved) == 2, "two experts a token, the same ones for all"
 
 
+def test_buffers_that_belong_to_a_checkpoint_are_loaded_and_saved(tmp_path: Path) -> None:
+    """DeepSeek corrects the choice of experts by a buffer that no gradient reaches."""
+    folder = write_family("deepseek_v3 (latent attention)", tmp_path / "model")
+    stored = load_file(folder / "model.safetensors")
+    (name,) = [name for name in stored if name.endswith("e_score_correction_bias")]
+    stored[name] += torch.arange(stored[name].numel())
+    save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
+    with running(folder, **sections()) as engine:
+        (tmp_path / "saved").mkdir()
+        engine.snapshot().write(tmp_path / "saved")
+    assert torch.equal(load_file(tmp_path / "saved" / "model.safetensors")[name], stored[name])
+
+
 def test_checkpoint_that_lacks_one_expert_names_what_can_not_be_made(tmp_path: Path) -> None:
     folder = write_family("mixtral (fused experts)", tmp_path)
     stored = load_file(folder / "model.safetensors")

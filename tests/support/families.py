@@ -7,6 +7,7 @@ import torch
 from transformers import (
     AutoModelForCausalLM,
     CohereConfig,
+    DeepseekV3Config,
     Gemma2Config,
     Gemma3Config,
     Gemma3TextConfig,
@@ -83,6 +84,11 @@ FAMILIES: dict[str, PreTrainedConfig] = {
         layer_types=["sliding_attention", "full_attention"],
         rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
         **GROUPED, **UNTIED,
+    ),
+    "deepseek_v3 (latent attention)": DeepseekV3Config(
+        q_lora_rank=16, kv_lora_rank=16, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16, n_routed_experts=4,
+        num_experts_per_tok=2, n_group=1, topk_group=1, moe_intermediate_size=48, first_k_dense_replace=1, **SIZES,
+        num_key_value_heads=4, **UNTIED,
     ),
     "gemma3 (nested text_config)": Gemma3Config(
         text_config={

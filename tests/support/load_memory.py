@@ -44,7 +44,6 @@ def main(model_dir: str, compute: str) -> None:
     """Load; tell the bytes of masters and weights in the host tier, and by how much the process grew at most."""
     from horizon_app.contracts.spec_parse import parse_spec
     from horizon_app.engine.memory.planes import PlaneName
-    from horizon_app.engine.model.inspect import group_name  # noqa: F401  all modules are loaded before it counts
     from horizon_app.engine.telemetry.sink import NullSink
     from horizon_app.engine.training.config import EngineConfig
     from horizon_app.engine.training.engine import Engine

@@ -1,7 +1,7 @@
 """How tests of models that people bring look at them: through the command line, through the server, in an engine."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -57,12 +57,12 @@ class ModelServer:
 
 
 @contextmanager
-def model_server(home: Path, inputs: Path = INPUTS) -> Iterator[ModelServer]:
+def model_server(home: Path, inputs: Path = INPUTS) -> Generator[ModelServer]:
     """A server whose home holds one text."""
     (home / "data").mkdir(parents=True)
     text = home / "data" / "corpus.txt"
     text.write_text("once upon a time\n" * 10)
-    made = create_app(AppSettings(home=home, folders=[inputs]))
+    made = create_app(AppSettings(home=home, folders=(inputs,)))
     with TestClient(made, base_url="http://127.0.0.1:8321", raise_server_exceptions=False) as client:
         yield ModelServer(client, text)
 

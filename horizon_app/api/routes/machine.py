@@ -43,7 +43,7 @@ def datasets(station: Station) -> DatasetsAnswer:
     return list_datasets(station.settings)
 
 
-@router.get("/datasets/preview", responses={422: {"model": Problem}, 500: {"model": Problem}})
+@router.get("/datasets/preview", responses={422: {"model": Problem}, 503: {"model": Problem}})
 def dataset_preview(station: Station, asked: Annotated[PreviewQuery, Query()]) -> DataPreview:
     """The first samples of some data as a model would see them, and what is wrong with the rest."""
     options = asked.model_dump(exclude={"path", "tokenizer", "samples"}, exclude_none=True)

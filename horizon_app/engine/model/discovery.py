@@ -95,12 +95,27 @@ def build_meta(config: PretrainedConfig) -> PreTrainedModel:
     return model
 
 
+def stored_buffers(model: PreTrainedModel) -> dict[str, torch.Tensor]:
+    """Copies of the buffers that belong to a checkpoint. Call before the model's modules are replaced."""
+    stored = model.state_dict().keys()
+    return {name: buffer.clone() for name, buffer in model.named_buffers() if name in stored}
+
+
+def uncomputed_buffers(model: PreTrainedModel) -> list[str]:
+    """Stored buffers that the config does not say: a checkpoint has to hold them."""
+    return [name for name, buffer in model.named_buffers() if buffer.is_floating_point() and _has_nan(buffer)]
+
+
 def discover(model: PreTrainedModel) -> Discovered:
     """Find base model, decoder layers and head. Raises UnsupportedModel with what was looked for."""
     base = model.base_model
     if base is model:
         raise UnsupportedModel(f"{type(model).__name__} has no base model under {model.base_model_prefix!r}")
-    count = model.config.get_text_config().num_hidden_layers
+    text = model.config.get_text_config()
+    unsaid = [name for name in ("num_hidden_layers", "hidden_size", "vocab_size") if not hasattr(text, name)]
+    if unsaid:
+        raise UnsupportedModel(f"{type(model).__name__}: its config does not say {', '.join(unsaid)}")
+    count = text.num_hidden_layers
     candidates = [
         (name, module)
         for name, module in model.named_modules()
@@ -184,7 +199,8 @@ def _uses(found: Discovered) -> dict[str, Use]:
 def _compute_buffers(model: PreTrainedModel) -> None:
     """Give every buffer memory, then let the model's own initialisation compute what is not in a checkpoint.
 
-    Float buffers start as NaN: one that stays so was not computed, and the model would train on garbage.
+    Float buffers start as NaN: one that stays so was not computed, and if it is not in checkpoints either, the model
+    would train on garbage.
     """
     for name, module in model.named_modules():
         meta = {key: b for key, b in module.named_buffers(recurse=False) if b.is_meta}
@@ -197,5 +213,10 @@ def _compute_buffers(model: PreTrainedModel) -> None:
         model._init_weights(module)
         for key in meta:
             value = module.get_buffer(key)
-            if value.is_floating_point() and bool(torch.isnan(value).any()):
+            stored = key not in module._non_persistent_buffers_set
+            if not stored and value.is_floating_point() and _has_nan(value):
                 raise UnsupportedModel(f"{type(model).__name__}: buffer {name}.{key} can't be computed from the config")
+
+
+def _has_nan(buffer: torch.Tensor) -> bool:
+    return bool(torch.isnan(buffer).any())

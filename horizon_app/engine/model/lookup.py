@@ -47,8 +47,9 @@ class HostLookup:
         return F.embedding(inverse.to(self._device), leaf)
 
     def _rows(self, rows: torch.Tensor) -> torch.Tensor:
-        if self.read_rows is None:  # only shapes matter while the order of accesses is recorded
-            return torch.zeros(rows.numel(), self.embedding_dim, dtype=self._dtype)
+        if self.read_rows is None:  # a rehearsal, before there are weights
+            made = torch.randn(rows.numel(), self.embedding_dim, generator=torch.Generator().manual_seed(0))
+            return made.to(self._dtype)
         return self.read_rows(rows)
 
 

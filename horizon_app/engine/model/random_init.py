@@ -5,8 +5,9 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
+from horizon_app.engine.errors import UnsupportedModel
 from horizon_app.engine.memory.geometry import Parameter
-from horizon_app.engine.model.discovery import Discovered
+from horizon_app.engine.model.discovery import Discovered, uncomputed_buffers
 from horizon_app.engine.model.weights import Write
 
 
@@ -14,8 +15,11 @@ from horizon_app.engine.model.weights import Write
 def initialise(found: Discovered, parameters: Mapping[str, Parameter], write: Write, seed: int) -> None:
     """Hand fresh random weights of each of `parameters` (by name) to `write`; the same seed gives the same weights.
 
-    Call before the model's modules are replaced.
+    Call before the model's modules are replaced. Raises UnsupportedModel where buffers have to come from a checkpoint.
     """
+    stored = uncomputed_buffers(found.causal)
+    if stored:
+        raise UnsupportedModel(f"{stored[0]} can't be computed from the config: the model needs pretrained weights")
     torch.manual_seed(seed)
     inside = {id(module) for layer in found.layers for module in layer.modules()}
     units: list[tuple[str, list[tuple[str, nn.Module]]]] = []

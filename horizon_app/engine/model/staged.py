@@ -47,9 +47,15 @@ class Prologue:
 class Rehearsal:
     """What the whole model made of two tokens without weights, and what took part in it."""
 
-    output: torch.Tensor  # a number; running backward from it shows the order of gradients
-    looked_up: frozenset[str]  # embeddings that were asked
-    gathered: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])  # leaves that stood in
+    output: torch.Tensor  # of the first token, one number; running backward from it shows the order of gradients
+    rows: list[RowGradient]  # of the embeddings that were asked
+    gathered: set[str] = field(default_factory=set[str])  # parameters that got a gradient from a workspace
+
+    @property
+    def sees_ahead(self) -> bool:
+        """Whether, after backward, the first token's output turned out to depend on the second token."""
+        seconds = [row.leaf.grad[1] for row in self.rows if row.leaf.grad is not None and row.rows.numel() == 2]
+        return any(bool((gradient.isfinite() & (gradient != 0)).any()) for gradient in seconds)
 
 
 class LayerProxy(nn.Module):
@@ -209,7 +215,8 @@ class StagedModel:
         """
         for proxy in self._proxies:
             proxy.calls, proxy.result = None, hidden
-        final = self._forward_base(inputs_embeds=hidden, position_ids=position_ids)
+        # What goes in is not used, and families may scale it in place.
+        final = self._forward_base(inputs_embeds=torch.zeros_like(hidden), position_ids=position_ids)
         self._take_rows()  # position embeddings looked up once more: what they are added to is not used
         return final
 
@@ -234,21 +241,37 @@ class StagedModel:
         return answer.aux_loss * self.router.weight
 
     def rehearse(self) -> Rehearsal:
-        """Run the whole model on two tokens without weights, so that `access` sees the order of products."""
-        stand_ins: dict[str, torch.Tensor] = {}
+        """Run the whole model on two tokens without its weights, so that `access` sees the order of products.
+
+        Numbers take the weights' places, for with zeros nothing would depend on anything.
+        """
+        touched: set[str] = set()
+        with torch.no_grad():
+            for leaf in self.resident.values():  # as long as nobody has put the weights there
+                leaf.fill_(1.0)
         for stage, proxy in enumerate(self._proxies, start=1):
             proxy.calls = proxy.result = None
             prefix = f"{self._found.layers_name}.{stage - 1}."
             for p in self.gathered[stage]:
-                zeros = torch.zeros(p.shape, dtype=self.compute_dtype, device=self.device, requires_grad=True)
-                proxy.stand_ins[p.name.removeprefix(prefix)] = stand_ins[p.name] = zeros
-        ids = torch.zeros(1, 2, dtype=torch.long, device=self.device)
-        hidden = self._forward_base(input_ids=ids, position_ids=torch.arange(2, device=self.device).unsqueeze(0))
-        looked_up = frozenset(row.parameter for row in self._take_rows())
+                proxy.stand_ins[p.name.removeprefix(prefix)] = self._stand_in(p, touched)
+        ids = torch.arange(2, device=self.device).unsqueeze(0)
+        hidden = self._forward_base(input_ids=ids, position_ids=ids)
+        rows = self._take_rows()
         self.router.take()
         for proxy in self._proxies:
             proxy.stand_ins = {}
-        return Rehearsal(output=self.logits(hidden[0]).sum(), looked_up=looked_up, gathered=stand_ins)
+        return Rehearsal(output=self.logits(hidden[0])[0].sum(), rows=rows, gathered=touched)
+
+    def _stand_in(self, parameter: Parameter, touched: set[str]) -> torch.Tensor:
+        """Zeros in the parameter's shape, which take no memory before they are written; drops its gradient at once."""
+        leaf = torch.zeros(parameter.shape, dtype=self.compute_dtype, device=self.device, requires_grad=True)
+
+        def note(tensor: torch.Tensor) -> None:
+            touched.add(parameter.name)
+            tensor.grad = None
+
+        leaf.register_post_accumulate_grad_hook(note)
+        return leaf
 
     def _forward_base(self, **kwargs: Any) -> torch.Tensor:
         # attention_mask stays None: the model then keeps packed samples apart by their restarting positions.

@@ -13,7 +13,7 @@ from transformers import PretrainedConfig
 
 from horizon_app.engine.errors import WeightsUnusable
 from horizon_app.engine.memory.geometry import Parameter
-from horizon_app.engine.model.discovery import Discovered
+from horizon_app.engine.model.discovery import Discovered, uncomputed_buffers
 from horizon_app.engine.model.key_conversion import Assembly, Conversion, plan_conversion
 from horizon_app.engine.model.stored_tensors import BITS, StoredTensors
 
@@ -112,9 +112,10 @@ def _rows(stored: StoredTensors, name: str) -> Iterator[tuple[torch.Tensor, int]
 
 def _missing(plan: WeightPlan, names: Sequence[str]) -> Iterator[str]:
     made = plan.conversion.makers()
-    missing = [name for name in names if name not in made and plan.found.aliases.get(name) not in made]
+    wanted = [*names, *uncomputed_buffers(plan.found.causal)]
+    missing = [name for name in wanted if name not in made and plan.found.aliases.get(name) not in made]
     if missing:
-        yield f"{len(missing)} of {len(names)} tensors are missing, first {_listed(missing)}"
+        yield f"{len(missing)} of {len(wanted)} tensors are missing, first {_listed(missing)}"
 
 
 def _unknown(plan: WeightPlan) -> Iterator[str]:

@@ -33,14 +33,17 @@ class OrderRecorder:
         self._partition, self._device, self._dtype = partition, device, dtype
         self._forward: list[list[int]] = [[] for _ in partition.stage_names]
         self._backward: list[list[int]] = [[] for _ in partition.stage_names]
+        widest = max((segment.numel for segment in partition.segments), default=0)
+        numbers = torch.randn(widest, generator=torch.Generator().manual_seed(0)) * 0.05
+        self._weights = numbers.to(device=device, dtype=dtype)  # the same for all segments
         self.touched: set[int] = set()  # parameters that got a gradient
         self.recording_backward = False
 
     def weight(self, segment: Segment) -> torch.Tensor:
-        """Zeros in the segment's shape; only its place in the order matters."""
+        """Some numbers in the segment's shape; its place in the order matters, and that they are not all alike."""
         log = self._backward if self.recording_backward else self._forward
         log[self._partition.blocks[segment.block].stage].append(segment.block)
-        return torch.zeros(segment.numel, dtype=self._dtype, device=self._device)
+        return self._weights[: segment.numel]
 
     def gradient(self, segment: Segment) -> torch.Tensor:
         """Scratch memory."""

@@ -46,6 +46,7 @@ class EngineState:
 
     step: int
     trained_tokens: int
+    trained_samples: int
     position: FeedPosition
     accumulation: AccumulationState
     loss_scale: LossScaleState
@@ -67,15 +68,18 @@ class Snapshot:
     """A state to be written, once. Until it is released, the next update of the weights waits."""
 
     def __init__(
-        self, state: EngineState, planes: PlaneFiles, names: Mapping[str, Parameter], companions: Mapping[str, bytes],
-        device: torch.device,
+        self, state: EngineState, planes: PlaneFiles, names: Mapping[str, Parameter],
+        buffers: Mapping[str, torch.Tensor], companions: Mapping[str, bytes], device: torch.device,
     ) -> None:  # fmt: skip
-        """`names` has every parameter under the name that it is stored by, `companions` the model's other files."""
+        """`names` has every parameter under the name that it is stored by, `companions` the model's other files.
+
+        `buffers` belong to the model, but are not trained.
+        """
         self.state = state
         self.is_beside = device.type != "cpu"
         self.num_bytes = room_for(names.values(), companions, averages=state.averages)
         self.released = threading.Event()
-        self._planes, self._names, self._companions = planes, dict(names), companions
+        self._planes, self._names, self._buffers, self._companions = planes, dict(names), buffers, companions
         self._random = all_random_states(device)
         self._nonfinite: dict[str, int] = {}
 
@@ -91,7 +95,8 @@ class Snapshot:
     def write(self, folder: Path) -> WrittenState:
         """Write everything into `folder`, and release it. Raises OSError, EngineError."""
         masters = [self._planes.entry(PlaneName.MASTER, parameter, name) for name, parameter in self._names.items()]
-        written = write_tensors(folder, self._watched(masters, ""))
+        buffers = [_held(name, buffer) for name, buffer in self._buffers.items()]
+        written = write_tensors(folder, [*self._watched(masters, ""), *buffers])
         written += [write_hashed(folder / name, content) for name, content in self._companions.items()]
         written.append(write_hashed(folder / STATE, _STATE.dump_json(self.state, indent=1)))
         inner = folder / FOLDER
@@ -107,10 +112,7 @@ class Snapshot:
         )
 
     def _random_entries(self) -> list[TensorEntry]:
-        return [
-            TensorEntry(name=name, dtype=state.dtype, shape=tuple(state.shape), read=lambda state=state: state)
-            for name, state in self._random.items()
-        ]
+        return [_held(name, state) for name, state in self._random.items()]
 
     def _watched(self, entries: Sequence[TensorEntry], what: str) -> list[TensorEntry]:
         """The same entries, whose non-finite elements are counted on their way."""
@@ -130,6 +132,11 @@ class Snapshot:
                 if bad:
                     self._nonfinite[name] = self._nonfinite.get(name, 0) + bad
             yield piece
+
+
+def _held(name: str, tensor: torch.Tensor) -> TensorEntry:
+    """A tensor that is in memory anyway."""
+    return TensorEntry(name=name, dtype=tensor.dtype, shape=tuple(tensor.shape), read=lambda: tensor)
 
 
 def room_for(parameters: Iterable[Parameter], companions: Mapping[str, bytes], *, averages: bool) -> int:

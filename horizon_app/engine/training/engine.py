@@ -20,7 +20,14 @@ from horizon_app.engine.hardware.probe import anonymous_bytes
 from horizon_app.engine.memory.disk_io import OS_DISK, DiskSystem
 from horizon_app.engine.memory.disk_tier import DiskTier
 from horizon_app.engine.model.companions import read_companions
-from horizon_app.engine.model.discovery import Discovered, build_meta, discover, load_config, stage_parameters
+from horizon_app.engine.model.discovery import (
+    Discovered,
+    build_meta,
+    discover,
+    load_config,
+    stage_parameters,
+    stored_buffers,
+)
 from horizon_app.engine.model.random_init import initialise
 from horizon_app.engine.model.weights import WeightPlan, plan_weights, read_weights
 from horizon_app.engine.optim.accumulation import Accumulation
@@ -80,6 +87,7 @@ class Engine:
             self._pool = host.new_pool(self._partition, host_layout, self.sizes.placement)
             undo.callback(self._pool.close)
             self._load(found, weights)
+            self._buffers = stored_buffers(found.causal)
             self._m = assemble(
                 config, self.sizes, found, self._partition, self._pool, self._backend, host,
                 Hooks(on_slot_release=on_slot_release, on_access=self._show_residency),
@@ -182,12 +190,13 @@ class Engine:
         """The state between two optimizer steps, to be written: the next update waits until it is released."""
         self._m.updates.flush()
         state = EngineState(
-            step=self.step_count, trained_tokens=self._report.trained_tokens, position=self._position,
+            step=self.step_count, trained_tokens=self._report.trained_tokens,
+            trained_samples=self._report.trained_samples, position=self._position,
             accumulation=self._accumulation.state(), loss_scale=self._m.loss_scale.state(),
             averages=self._config.gradient_ema > 0,
         )  # fmt: skip
         names = {self._aliases.get(p.name, p.name): p for p in self._partition.parameters}
-        snapshot = Snapshot(state, self._planes, names, self._companions, self._config.device)
+        snapshot = Snapshot(state, self._planes, names, self._buffers, self._companions, self._config.device)
         self._m.updates.hold(snapshot.released)
         return snapshot
 
@@ -198,7 +207,7 @@ class Engine:
         """
         state = read_state(folder, self._planes, self._config.device, averages=self._config.gradient_ema > 0)
         self.step_count, self._position = state.step, state.position
-        self._report.trained_tokens = state.trained_tokens
+        self._report.trained_tokens, self._report.trained_samples = state.trained_tokens, state.trained_samples
         self._accumulation.load(state.accumulation)
         self._m.loss_scale.load(state.loss_scale)
         return state.step

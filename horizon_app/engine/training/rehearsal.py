@@ -14,13 +14,13 @@ from horizon_app.engine.streaming.access import SegmentDoor
 from horizon_app.engine.streaming.partition import partition
 from horizon_app.engine.streaming.schedule import OrderRecorder, StageOrder
 
-_ANY_BLOCK_BYTES = 1 << 40
-"""A block that every row fits into, where only the model is in question."""
+_WIDE_BLOCK_BYTES = 64 << 20
+"""A block that rows fit into, where only the model is in question."""
 
 
 def rehearse(found: Discovered) -> None:
     """Raise UnsupportedModel where the model can't be run layer by layer. Its modules are replaced on the way."""
-    blocks = partition(stage_parameters(found), block_bytes=_ANY_BLOCK_BYTES, element_bytes=4)
+    blocks = partition(stage_parameters(found), block_bytes=_WIDE_BLOCK_BYTES, element_bytes=4)
     door = SegmentDoor()
     model = StagedModel(found, blocks, door, device=torch.device("cpu"), compute_dtype=torch.float32)
     learn_order(blocks, model, door)
@@ -33,13 +33,19 @@ def learn_order(
     recorder = OrderRecorder(partition, model.device, model.compute_dtype)
     door.target = recorder
     rehearsal = _run(model, recorder)
+    if rehearsal.sees_ahead:
+        raise UnsupportedModel(
+            "its tokens see those behind them: it is no causal language model (where config.json has is_decoder, "
+            "that has to be true)"
+        )
     trained = set(recorder.touched)
+    looked_up = {row.parameter for row in rehearsal.rows}
     for parameter in partition.parameters:
-        leaf = model.resident.get(parameter.name, rehearsal.gathered.get(parameter.name))
+        leaf = model.resident.get(parameter.name)
         if leaf is not None and leaf.grad is not None:
             leaf.grad = None
             trained.add(parameter.index)
-        elif parameter.name in rehearsal.looked_up:
+        elif parameter.name in rehearsal.gathered or parameter.name in looked_up:
             trained.add(parameter.index)
     if not trained:
         raise UnsupportedModel("no parameter of the model takes part in the loss")

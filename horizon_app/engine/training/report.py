@@ -89,6 +89,7 @@ class StepReport:
         self._pool, self._disk, self._m = pool, disk, machinery
         self._moved_before = (0, 0)  # bytes read and written when the step before ended
         self.trained_tokens = 0  # since optimizer step 1, whichever process did it
+        self.trained_samples = 0  # the same
 
     def metrics(
         self, result: StepResult, *, learning_rate: float, micro_batch: int, seconds: float
@@ -96,6 +97,7 @@ class StepReport:
         """The numbers of one optimizer step, which took `seconds` with all that led to it."""
         counters, arena, pool = self._m.counters, self._m.arena, self._pool
         self.trained_tokens += result.trained_tokens
+        self.trained_samples += result.samples
         accesses = max(1, counters.accesses)
         capacity = arena.num_slots - self._m.gather.num_slots  # none at all where products read from the host
         values = {
@@ -103,6 +105,7 @@ class StepReport:
             "train/grad_norm": result.grad_norm,
             "train/learning_rate": learning_rate,
             "train/tokens": float(self.trained_tokens),
+            "train/samples": float(self.trained_samples),
             "throughput/tokens_per_second": result.tokens / seconds,
             "time/step": seconds,
             "time/stall": counters.stall_s,

@@ -32,6 +32,7 @@ class StepResult:
     loss: float
     grad_norm: float
     trained_tokens: int
+    samples: int
     tokens: int
     micro_batches: int
     loss_scale: float
@@ -101,8 +102,9 @@ class OptimizerStep:
         factor = clip_factor(norm, parts.max_grad_norm) / scale
         self._update(Update(step=step, learning_rate=learning_rate, factor=factor))
         return StepResult(
-            loss=loss, grad_norm=norm, trained_tokens=total, tokens=int(batch.input_ids.size),
-            micro_batches=len(micro), loss_scale=scale, schedule=schedule, seconds=time.perf_counter() - begin,
+            loss=loss, grad_norm=norm, trained_tokens=total, samples=batch.num_samples,
+            tokens=int(batch.input_ids.size), micro_batches=len(micro), loss_scale=scale, schedule=schedule,
+            seconds=time.perf_counter() - begin,
         )  # fmt: skip
 
     def abandon(self) -> None:

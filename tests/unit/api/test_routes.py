@@ -90,6 +90,15 @@ def test_catalog_says_why_a_model_can_not_be_trained_and_follows_no_links(client
     assert not found["bert"]["trainable"] and "BertForMaskedLM" in found["bert"]["reason"]
 
 
+def test_catalog_calls_a_model_without_weights_trainable_from_random_weights_only(
+    client: TestClient, home: Path
+) -> None:
+    (home / "models" / "tiny" / "model.safetensors").unlink()
+    (model,) = client.get("/api/v1/models").json()["models"]
+    assert (model["trainable"], model["starts_from"]) == (False, ["random"])
+    assert "no weights" in model["reason"] and "model.init random" in model["reason"]
+
+
 def test_schema_of_the_spec_has_units(client: TestClient) -> None:
     schema = client.get("/api/v1/spec/schema").json()
     assert schema["$defs"]["OffloadSpec"]["properties"]["param_block_size"]["x-unit"] == "bytes"

@@ -18,7 +18,7 @@ def write(path: Path, *lines: str) -> str:
 def test_data_preview_has_exactly_its_frozen_options() -> None:
     command = get_command(app).commands["data"].commands["preview"]  # type: ignore[attr-defined]
     assert [option.opts[-1] for option in command.params] == [
-        "paths", "--format", "--tokenizer", "--set", "--samples", "--json",
+        "paths", "--format", "--tokenizer", "--set", "--samples", "--whole", "--json",
     ]  # fmt: skip
 
 

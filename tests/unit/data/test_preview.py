@@ -13,9 +13,11 @@ from tests.unit.data.conftest import MakeTokenizer, WriteRows
 CHAT = {"messages": [{"role": "user", "content": "中?"}, {"role": "assistant", "content": "文."}]}
 
 
-def look(path: Path, tokenizer: Path | None = None, *, most_samples: int = 20, **options: Any) -> DataPreview:
+def look(
+    path: Path, tokenizer: Path | None = None, *, whole: bool = False, most_samples: int = 20, **options: Any
+) -> DataPreview:
     spec = DataSpec.model_validate({"path": str(path), **options})
-    return preview([path], spec, tokenizer_dir=tokenizer, most_samples=most_samples)
+    return preview([path], spec, tokenizer_dir=tokenizer, whole=whole, most_samples=most_samples)
 
 
 def test_preview_with_a_tokenizer_shows_tokens_labels_and_what_is_trained(
@@ -72,11 +74,12 @@ def test_preview_of_much_data_shows_its_beginning(
 ) -> None:
     rows = write_rows(*[CHAT] * 5000)
     monkeypatch.setattr(previews, "MOST_CHARACTERS", 10_000)
-    monkeypatch.setattr(previews, "_ENCODED_CHARACTERS", 10_000)
+    monkeypatch.setattr(previews, "MOST_ENCODED", 10_000)
     for folder in (None, make_tokenizer()):
         found = look(rows, folder)
         assert 50 < found.rows < 500
         assert (found.complete, found.fingerprint, found.num_errors) == (False, None, 0)
+        assert look(rows, folder, whole=True).rows == 5000
 
 
 def test_preview_of_what_can_not_be_read_raises_nothing(

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 from safetensors.torch import load_file, save_file
@@ -81,3 +83,13 @@ def test_inspect_reports_weights_that_are_no_numbers_as_a_problem(tmp_path: Path
     as_json = runner.invoke(app, ["model", "inspect", str(tmp_path / "out"), "--json"])
     (found,) = json.loads(as_json.stdout)["nonfinite"]
     assert found == {"name": "model.embed_tokens.weight", "count": width, "first_index": [3, 0], "first": "nan"}
+
+
+def test_convert_prints_its_own_lines_only_and_no_bars_of_libraries(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf", tiny_llama())
+    done = subprocess.run(
+        [sys.executable, "-m", "horizon_app", "model", "convert", str(path), str(tmp_path / "out")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert all(line.startswith("horizon: ") for line in done.stderr.splitlines()), done.stderr

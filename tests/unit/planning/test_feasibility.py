@@ -145,6 +145,18 @@ def test_model_without_weights_is_refused_unless_they_are_drawn_at_random() -> N
     assert problems(bare, model={"path": "m", "init": "random"}) == []
 
 
+def test_tokenizer_that_gives_larger_ids_than_the_embedding_has_rows_is_refused_with_both() -> None:
+    (found,) = problems(model(largest_token_id=256))
+    assert "256" in found.message and "0 to 255" in found.message
+
+
+def test_packing_is_refused_where_layers_carry_state_along() -> None:
+    hybrid = model(recurrent_layers="linear_attention")
+    (found,) = problems(hybrid)
+    assert (found.field, found.fix) == ("data.packing", "set it to false")
+    assert problems(hybrid, data={"path": "d", "packing": False}) == []
+
+
 def test_model_that_is_none_is_refused_for_that_alone() -> None:
     (found,) = problems(model(obstacle="BertForMaskedLM is no causal model", has_tokenizer=False, parameters=1 << 40))
     assert found.field == "model.path"
