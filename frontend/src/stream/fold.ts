@@ -28,6 +28,7 @@ export function fold(run: RunDetail, frame: TextFrame): RunDetail {
       ];
       return next;
     case "log":
+    case "sample":
       return next;
   }
 }
