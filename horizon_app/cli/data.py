@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from horizon_app.contracts.data_view import DataPreview, SampleView
     from horizon_app.contracts.run_spec import DataSpec
 
+_MOST_SAID = 50
 data_app = typer.Typer(help="Look at data before training on it.", no_args_is_help=True)
 
 PathsArgument = Annotated[list[Path], typer.Argument(metavar="PATH...", help="Data files, or folders of them.")]
@@ -116,9 +117,11 @@ def _marked(sample: "SampleView") -> str:
 def _say_troubles(found: "DataPreview") -> None:
     from horizon_app.cli.problem_lines import problem_line
 
-    for warning in found.warnings:
+    for warning in found.warnings[:_MOST_SAID]:
         say(f"warning: {problem_line(warning)}")
-    for problem in found.errors:
+    if len(found.warnings) > _MOST_SAID:
+        say(f"and {len(found.warnings) - _MOST_SAID} more warnings")
+    for problem in found.errors[:_MOST_SAID]:
         say(problem_line(problem))
-    if found.num_errors > len(found.errors):
-        say(f"and {found.num_errors - len(found.errors)} more problems")
+    if found.num_errors > _MOST_SAID:
+        say(f"and {found.num_errors - _MOST_SAID} more problems")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.bench import facts, memory, paging, peers, telemetry, throughput
+from tests.bench import checkpoints, facts, memory, paging, peers, telemetry, throughput
 from tests.bench.ballast import GIB
 from tests.bench.peer_install import default_folder
 from tests.bench.report import Options, Report, machine_roofs
@@ -45,6 +45,7 @@ _GROUPS: dict[str, Callable[[Options, Report], None]] = {
     "paging": paging.run,
     "memory": memory.run,
     "policies": _policies,
+    "checkpoints": checkpoints.run,
     "kills": _kills,
     "facts": facts.run,
 }
@@ -56,6 +57,7 @@ That was what fits in about 20 minutes on two cores. The rest, best on an otherw
   python -m tests.bench peers                     beside DeepSpeed and FSDP2, installed into the user's cache folder
   python -m tests.bench memory                    what loading 1.5 GB takes
   python -m tests.bench paging --ballast          a model larger than the RAM left, beside paging by the system
+  python -m tests.bench checkpoints               a checkpoint of 1.5 GB of weights: memory, seconds, what steps lose
   python -m tests.bench facts                     SmolLM2 learns 500 facts, is exported, and asked the same
   python -m tests.bench kills                     50 workers killed at random instants, and how their runs go on
 """

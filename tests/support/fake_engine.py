@@ -189,6 +189,9 @@ class FakeSnapshot:
         self.files = {path.name: _file(path) for path in folder.iterdir()}
         return self
 
+    def wait(self) -> None:
+        """Training goes on at once."""
+
     def release(self) -> None:
         self.released = True
 

@@ -101,6 +101,10 @@ class LayerProxy(nn.Module):
             return getattr(object.__getattribute__(self, "layer"), name)
 
 
+_RANDOM = ("drop", "jitter", "noise")
+"""Words in the names of config fields that make a forward draw random numbers where they are above 0."""
+
+
 class _HiddenStub(nn.Module):
     """Stands in for the base model while the causal model's own forward works on what has been computed already."""
 
@@ -174,8 +178,8 @@ class StagedModel:
     def has_dropout(self) -> bool:
         """Whether a forward draws random numbers, so that recomputation must replay them."""
         rates = [m.p for layer in self.layers for m in layer.modules() if isinstance(m, nn.Dropout)]
-        config = self._found.causal.config.to_dict()
-        rates += [v for k, v in config.items() if ("drop" in k or "pdrop" in k) and isinstance(v, float)]
+        config = self._found.causal.config.get_text_config().to_dict()
+        rates += [v for k, v in config.items() if any(word in k for word in _RANDOM) and isinstance(v, float)]
         return any(rate > 0 for rate in rates)
 
     @contextmanager
