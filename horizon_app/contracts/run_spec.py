@@ -3,15 +3,7 @@
 import re
 from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from horizon_app.contracts.spec_fields import (
     LossScale,
@@ -46,7 +38,7 @@ from horizon_app.contracts.spec_words import (
 _MODULE_WORD = re.compile(r"[A-Za-z0-9_.]+")
 
 
-_Prompt = Annotated[str, StringConstraints(pattern=r"\S", max_length=20_000)]
+_Prompt = Annotated[str, Field(pattern=r"\S", max_length=20_000)]
 
 
 class _Section(BaseModel):
