@@ -66,7 +66,7 @@ class PromptWriter:
             return set(), ""
         messages = [{"role": "user", "content": _PROBE}, {"role": "assistant", "content": _PROBE}]
         _, found, tail = self._tokenizer.render(messages).rpartition(_PROBE)
-        ids = self._tokenizer.encode_rendered([tail])[0].ids.tolist() if found and tail else []
+        ids: list[int] = self._tokenizer.encode_rendered([tail])[0].ids.tolist() if found and tail else []
         if ids and self._tokenizer.is_special(ids[0]):
             return {ids[0]}, ""
         return set(), tail.strip() if found else ""
