@@ -31,6 +31,11 @@ class AppSettings(BaseSettings):
         description="seconds a run has to stop, beside its step and the writing of its model, before a signal",
     )
     kill_grace_s: float = Field(default=10.0, ge=0, description="seconds between that signal and SIGKILL")
+    generator_idle_s: float = Field(
+        default=300.0,
+        gt=0,
+        description="seconds without a question after which a checkpoint that answers leaves memory",
+    )
     check_data: bool = Field(
         default=True, description="look at a run's data with the model's tokenizer before the run is accepted"
     )

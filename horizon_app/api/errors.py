@@ -17,6 +17,9 @@ from horizon_app.control.errors import (
     ControlError,
     DataRefused,
     ExampleFailed,
+    ExportFailed,
+    GeneratorBusy,
+    GeneratorFailed,
     IllegalTransition,
     NothingRecorded,
     NothingToResume,
@@ -24,6 +27,7 @@ from horizon_app.control.errors import (
     RunIsLive,
     RunNotFound,
     RunNotLive,
+    TextNotWritten,
     WorkerStillThere,
 )
 from horizon_app.store.errors import DatabaseBusy
@@ -42,6 +46,10 @@ _TABLE: dict[type[Exception], tuple[int, str, str]] = {
     WorkerStillThere: (409, "worker-still-there", "The run's worker has not gone yet"),
     CheckpointNotFound: (404, "checkpoint-not-found", "No such checkpoint"),
     IllegalTransition: (409, "illegal-transition", "The run's state does not allow it"),
+    TextNotWritten: (422, "text-not-written", "The model can't answer this"),
+    ExportFailed: (422, "export-failed", "The model could not be exported"),
+    GeneratorBusy: (409, "generator-busy", "The model is answering"),
+    GeneratorFailed: (503, "generator-failed", "The model could not be asked"),
     DataRefused: (422, "data-refused", "The data can't be used"),
     PreviewFailed: (503, "preview-failed", "The data could not be looked at"),
     ExampleFailed: (500, "example-failed", "The example could not be written"),

@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from horizon_app.contracts.frames import Frame
+from horizon_app.contracts.generation import TextAsked
 from horizon_app.contracts.spec_words import BadRows, ChatTemplate, DataFormat, TooLong, TrainOn
 
 
@@ -40,6 +41,12 @@ class EditBody(_Body):
     name: str | None = None
     tags: list[str] | None = None
     notes: str | None = None
+
+
+class GenerateBody(TextAsked):
+    """What a model is asked over HTTP."""
+
+    stream: bool = Field(default=False, description="answer token by token, as server-sent events")
 
 
 class PreviewQuery(_Body):

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from horizon_app import __version__
+from horizon_app.cli.chat import chat
 from horizon_app.cli.checkpoints import list_checkpoints, pin_checkpoint, resume_run, save_checkpoint
 from horizon_app.cli.data import data_app
 from horizon_app.cli.example import example
@@ -41,6 +42,7 @@ def horizon(
 app.command()(serve)
 app.command()(example)
 app.command()(run)
+app.command()(chat)
 runs_app.command("resume")(resume_run)
 runs_app.command("checkpoint")(save_checkpoint)
 runs_app.command("checkpoints")(list_checkpoints)

@@ -86,10 +86,10 @@ def convert(source: InArgument, out: OutArgument, dtype: DtypeOption = None, as_
         sys.stdout.write("\n".join(lines) + "\n")
 
 
-def _torch_dtype(dtype: Dtype | None) -> "torch.dtype | None":
+def _torch_dtype(dtype: Dtype) -> "torch.dtype":
     import torch
 
-    return None if dtype is None else {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[dtype]
+    return {Dtype.BF16: torch.bfloat16, Dtype.FP16: torch.float16, Dtype.FP32: torch.float32}[dtype]
 
 
 def _from_gguf(source: "Source", out: Path, dtype: Dtype | None) -> tuple[dict[str, Any], list[str]]:
@@ -104,7 +104,7 @@ def _import(source: "Source", out: Path, dtype: Dtype | None) -> tuple[dict[str,
     from horizon_app.cli.quantities import show_bytes
     from horizon_app.engine.model.import_weights import import_weights
 
-    done = import_weights(source, out, dtype=_torch_dtype(dtype), on_stage=say)
+    done = import_weights(source, out, dtype=None if dtype is None else _torch_dtype(dtype), on_stage=say)
     lines = [
         f"{out} is ready: {done.architecture}, {done.tensors} tensors, {show_bytes(done.num_bytes)} "
         f"{'as they were stored' if dtype is None else f'in {dtype}'}",

@@ -71,8 +71,22 @@ class CheckpointWritten(_Event):
     bytes: int
 
 
+class SampleGenerated(_Event):
+    """Text that the model wrote while it trained."""
+
+    type: Literal["sample"] = "sample"
+    step: int = Field(description="optimizer steps done when it was written")
+    prompt: str
+    text: str = Field(description="what follows the prompt")
+    num_tokens: int = Field(description="tokens generated, the end mark left out")
+    ending: Literal["stop", "length", "cancelled"] = Field(
+        description="stop: the model ended it; length: samples.max_new_tokens; cancelled: the run was asked to stop"
+    )
+
+
 Event = Annotated[
-    StateChanged | MetricsRecorded | LogWritten | FactNoted | CheckpointWritten, Field(discriminator="type")
+    StateChanged | MetricsRecorded | LogWritten | FactNoted | CheckpointWritten | SampleGenerated,
+    Field(discriminator="type"),
 ]
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 

@@ -5,7 +5,14 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from horizon_app.contracts.events import CheckpointWritten, FactNoted, LogWritten, MetricsRecorded, StateChanged
+from horizon_app.contracts.events import (
+    CheckpointWritten,
+    FactNoted,
+    LogWritten,
+    MetricsRecorded,
+    SampleGenerated,
+    StateChanged,
+)
 from horizon_app.contracts.run_view import Run
 
 _SEQ = "place in the run's stream; rises by one and outlives a server restart"
@@ -41,7 +48,15 @@ class CheckpointFrame(CheckpointWritten):
     seq: int = Field(description=_SEQ)
 
 
-Frame = Annotated[StateFrame | MetricsFrame | LogFrame | FactFrame | CheckpointFrame, Field(discriminator="type")]
+class SampleFrame(SampleGenerated):
+    """Text that the model wrote while it trained, as streamed."""
+
+    seq: int = Field(description=_SEQ)
+
+
+Frame = Annotated[
+    StateFrame | MetricsFrame | LogFrame | FactFrame | CheckpointFrame | SampleFrame, Field(discriminator="type")
+]
 FRAME: TypeAdapter[Frame] = TypeAdapter(Frame)
 
 

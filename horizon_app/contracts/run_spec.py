@@ -3,7 +3,15 @@
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from horizon_app.contracts.spec_fields import (
     LossScale,
@@ -36,6 +44,9 @@ from horizon_app.contracts.spec_words import (
 )
 
 _MODULE_WORD = re.compile(r"[A-Za-z0-9_.]+")
+
+
+_Prompt = Annotated[str, StringConstraints(pattern=r"\S", max_length=20_000)]
 
 
 class _Section(BaseModel):
@@ -322,32 +333,38 @@ class CheckpointSpec(_Section):
     """When the model is written to disk."""
 
     every: int = knob(100, "optimizer steps between checkpoints; 0 writes only at the end", unit="steps", ge=0)
-    keep: int = knob(3, "how many are kept; the last always is", unit="checkpoints", ge=1)
+    keep: int = knob(
+        3,
+        "how many of the newest are kept; the best by eval loss and pinned ones stay beside them",
+        unit="checkpoints",
+        ge=1,
+    )
 
 
 class EvaluationSpec(_Section):
     """When the eval loss is measured, where there is eval data."""
 
-    every: Annotated[int, only_now(lambda v: v in (0, 50), "evaluation at other steps", "50, the default, or 0")] = (
-        knob(
-            50,
-            "optimizer steps between evaluations",
-            unit="steps",
-            ge=0,
-            unavailable=("other steps",),
-        )
+    every: int = knob(
+        50, "optimizer steps between evaluations, with one at the end; 0 never measures", unit="steps", ge=0
     )
 
 
 class SamplesSpec(_Section):
     """Text generated while training."""
 
-    every: Annotated[int, only_now(lambda v: v == 0, "text generated while training", "0")] = knob(
-        0, "optimizer steps between samples; 0 is off", unit="steps", ge=0, unavailable=("above 0",)
+    every: int = knob(0, "optimizer steps between samples, with one at the end; 0 is off", unit="steps", ge=0)
+    prompts: list[_Prompt] = knob(
+        [], "each is a user's message where the tokenizer has a chat template, else text to continue", max_length=16
     )
-    prompts: Annotated[list[str], only_now(lambda v: not v, "text generated while training", "[]")] = knob(
-        [], "prompts to continue", unavailable=("prompts",)
-    )
+    max_new_tokens: int = knob(64, "most tokens of a sample", unit="tokens", ge=1, le=4096)
+    temperature: float = knob(0.0, "0 takes the likeliest token each time; above, tokens are drawn", ge=0.0, le=10.0)
+    top_p: float = knob(1.0, "tokens are drawn from the likeliest that together have this probability", gt=0.0, le=1.0)
+
+    @model_validator(mode="after")
+    def _has_prompts(self) -> "SamplesSpec":
+        if self.every and not self.prompts:
+            raise ValueError(f"every is {self.every}, but prompts is empty; write at least one prompt, or every: 0")
+        return self
 
 
 class RunSpec(_Section):

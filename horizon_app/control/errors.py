@@ -64,6 +64,29 @@ class NothingRecorded(ControlError):
     """The run has nothing of this kind yet."""
 
 
+class GeneratorBusy(ControlError):
+    """Another answer is being written."""
+
+    def __init__(self, *, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"an answer of run {run_id} is being written; ask again when it has ended")
+
+
+class GeneratorFailed(ControlError):
+    """The process that answers could not load the checkpoint, or died."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(f"the model can't answer: {cause}")
+
+
+class ExportFailed(ControlError):
+    """The model could not be written as asked; the target is as it was."""
+
+
+class TextNotWritten(ControlError):
+    """The model can't answer this request."""
+
+
 class BadQuery(ControlError):
     """A filter, a sorting or a cursor of a list makes no sense."""
 

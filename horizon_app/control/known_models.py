@@ -37,7 +37,7 @@ def causal_models() -> dict[str, str]:
 def _pairs(call: ast.Call) -> dict[str, str]:
     """The pairs of names that an OrderedDict is made of; a type may have several classes, the first counts."""
     try:
-        pairs = cast(list[tuple[str, object]], ast.literal_eval(call.args[0]))
-        return {kind: str(made[0] if isinstance(made, tuple) else made) for kind, made in pairs}
+        pairs = cast(list[tuple[str, str | tuple[str, ...]]], ast.literal_eval(call.args[0]))
+        return {kind: made if isinstance(made, str) else made[0] for kind, made in pairs}
     except (ValueError, IndexError, TypeError):
         return {}

@@ -131,10 +131,10 @@ def _read_token_ids(path: Path, _mtime_ns: int, _size: int) -> int | None:
     try:
         content = read_json(path)
         words = content["model"]["vocab"]
-        ids = list(words.values()) if isinstance(words, dict) else [len(words) - 1]
-        ids += [entry["id"] for entry in content.get("added_tokens") or ()]
-        return max(cast(list[int], ids), default=None)
-    except (Unreadable, KeyError, TypeError, AttributeError):
+        ids = [*cast(dict[str, int], words).values()] if isinstance(words, dict) else [len(words) - 1]
+        ids += [int(entry["id"]) for entry in content.get("added_tokens") or ()]
+        return max(ids, default=None)
+    except (Unreadable, KeyError, TypeError, ValueError, AttributeError):
         return None
 
 

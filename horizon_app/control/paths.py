@@ -27,9 +27,25 @@ class PathRules:
     """Relative paths start here."""
     roots: tuple[Path, ...] | None
     """Real paths must lie in one of these; None allows every path that the user could open."""
+    kept: Path | None = None
+    """Nothing new is made in here: the folder of the runs."""
 
     def resolve(self, text: str) -> Path:
         """The real path of an existing file or folder. Raises PathRefused."""
+        real, exists = self._real(text)
+        if not exists:
+            raise PathRefused(f"{text[:200]!r} is not there", f"relative paths start at {self.base}")
+        return real
+
+    def resolve_new(self, text: str) -> Path:
+        """The real path of a folder to be made, with whatever is missing above it. Raises PathRefused."""
+        real, _ = self._real(text)
+        if self.kept is not None and real.is_relative_to(self.kept):
+            raise PathRefused(f"{text[:200]!r} lies in the folder of the runs", "name a folder outside of it")
+        return real
+
+    def _real(self, text: str) -> tuple[Path, bool]:
+        """Where a path leads, and whether something is there."""
         if "\0" in text:
             raise PathRefused("a path can't hold a NUL character", "write a plain path")
         named = Path(text) if self.roots is not None else Path(text).expanduser()
@@ -44,9 +60,7 @@ class PathRules:
                 f"{text[:200]!r} lies outside of the allowed folders",
                 "put it into the home folder, or name its folder in HORIZON_FOLDERS and restart the server",
             )
-        if not exists:
-            raise PathRefused(f"{text[:200]!r} is not there", f"relative paths start at {self.base}")
-        return real
+        return real, exists
 
     def resolve_all(self, field: str, value: str | list[str], problems: list[FieldProblem]) -> list[Path]:
         """The real paths of one or several; what is wrong with some of them goes into `problems`."""
@@ -63,7 +77,8 @@ class PathRules:
 def rules_for_clients(settings: AppSettings) -> PathRules:
     """For what comes over the wire: relative to the home folder, confined to it and the allowed folders."""
     roots = (settings.home, *settings.folders)
-    return PathRules(base=settings.home, roots=tuple(root.expanduser().resolve() for root in roots))
+    real = tuple(root.expanduser().resolve() for root in roots)
+    return PathRules(base=settings.home, roots=real, kept=settings.runs_dir.resolve())
 
 
 def rules_for_user(base_dir: Path) -> PathRules:

@@ -15,6 +15,7 @@ from horizon_app.contracts.events import (
     FactNoted,
     LogWritten,
     MetricsRecorded,
+    SampleGenerated,
     StateChanged,
     metrics_event,
 )
@@ -101,7 +102,7 @@ class _Fold:
                 self._fact(event, seq)
             case CheckpointWritten():
                 record_checkpoint(self.tx, self.run.id, event)
-            case LogWritten():
+            case LogWritten() | SampleGenerated():
                 pass
         return event
 

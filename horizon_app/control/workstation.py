@@ -16,6 +16,7 @@ from horizon_app.control.checkpoints import set_pin
 from horizon_app.control.data_preview import data_problems
 from horizon_app.control.dispatcher import Dispatcher
 from horizon_app.control.errors import RunIsLive, RunNotFound, RunNotLive
+from horizon_app.control.generators import Generators
 from horizon_app.control.history import History
 from horizon_app.control.hub import Hub
 from horizon_app.control.labels import label_problems
@@ -43,6 +44,7 @@ class Workstation:
         self.settings = settings
         self.machine = Machine()
         self.launcher = Launcher(settings)
+        self.generators = Generators(idle_s=settings.generator_idle_s)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def open(self) -> Self:

@@ -43,6 +43,7 @@ class _PretrainedTokenizer(Protocol):
     bos_token_id: int | None
     pad_token_id: int | None
     chat_template: Any
+    added_tokens_decoder: dict[int, Any]
     special_tokens_map: dict[str, Any]
 
     def __len__(self) -> int: ...
@@ -165,6 +166,14 @@ class Tokenizer:
                 texts.append(through[len(before) :])
                 known, done = done, end
         return texts
+
+    def words(self, ids: Sequence[int]) -> str:
+        """The text of generated ids, special tokens left out."""
+        return self._pretrained.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    def is_special(self, id_: int) -> bool:
+        """Whether an id is a mark, such as the end of a turn, and no text."""
+        return id_ in self._pretrained.added_tokens_decoder
 
     def _call(self, texts: Sequence[str], **options: Any) -> dict[str, Any]:
         return self._pretrained(

@@ -82,9 +82,11 @@ def _rope(text: Config) -> Iterator[str]:
             yield f"{field} is {entry!r}, not an object"
             continue
         entries = cast(dict[str, Any], entry)
-        nested = {key: value for key, value in entries.items() if isinstance(value, dict)}
-        for name, scaling in nested.items() or [("", entries)]:
-            yield from _rope_entry(f"{field}.{name}" if name else field, cast(Config, scaling))
+        nested = [
+            (f"{field}.{name}", cast(Config, value)) for name, value in entries.items() if isinstance(value, dict)
+        ]
+        for name, scaling in nested or [(field, entries)]:
+            yield from _rope_entry(name, scaling)
 
 
 def _rope_entry(field: str, scaling: Config) -> Iterator[str]:

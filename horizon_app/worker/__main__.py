@@ -8,21 +8,9 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from horizon_app.worker.memory_allocator import keep_freed_memory
+from horizon_app.worker.environment import prepare_process
 from horizon_app.worker.parts import Builders, real_builders
 from horizon_app.worker.stop_request import StopRequest
-
-ENVIRONMENT = {
-    # Compute threads that sleep while they wait. Spinning ones take the core that a browser, the server or another run
-    # needs, and then wait for it themselves: with the cores shared, a step took ten times as long.
-    "OMP_WAIT_POLICY": "PASSIVE",
-    "HF_HUB_OFFLINE": "1",
-    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "TQDM_DISABLE": "1",
-    "TRANSFORMERS_VERBOSITY": "warning",
-}
-"""A worker reads what is on this machine and nothing else, draws no progress bars into its log, and never spins."""
 
 
 def main(arguments: list[str], builders: Builders | None = None) -> int:
@@ -34,9 +22,7 @@ def main(arguments: list[str], builders: Builders | None = None) -> int:
     stop = StopRequest()
     _stop_on_signals(stop)
     _log_to_file(run_dir / "worker.log")
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    keep_freed_memory()
+    prepare_process()
     from horizon_app.worker.session import Session  # only once signals and the log are in place
 
     return Session(run_dir, builders or real_builders(), stop).run()

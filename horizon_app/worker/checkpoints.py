@@ -62,6 +62,10 @@ class Snapshot(Protocol):
         """Fill a folder. Raises OSError, EngineError."""
         ...
 
+    def wait(self) -> None:
+        """Return once training may go on: at once, or when it is released."""
+        ...
+
     def release(self) -> None:
         """Let the weights change again; called in any case, and more than once is no harm."""
         ...

@@ -1,14 +1,15 @@
 """The two parts that a session puts together, the data and the engine, and the makers of the real ones."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from horizon_app.contracts.events import PeakUse
 from horizon_app.contracts.run_spec import DataSpec, RunSpec
-from horizon_app.data.batches import BatchSource
+from horizon_app.data.batches import Batch, BatchSource
 from horizon_app.engine.telemetry.sink import TelemetrySink
+from horizon_app.engine.training.requests import Continuation, Evaluation, OnTokens, Sampling
 from horizon_app.worker.checkpoints import Snapshot
 from horizon_app.worker.knob_request import LiveEngine
 from horizon_app.worker.order import DataPaths
@@ -60,6 +61,15 @@ class TrainingData(Protocol):
         """Optimizer steps of that many passes."""
         ...
 
+    @property
+    def num_eval_sequences(self) -> int:
+        """Sequences that are held out for the eval loss; 0: none."""
+        ...
+
+    def eval_batches(self, sequences: int) -> Iterator[Batch]:
+        """All held-out sequences, at most `sequences` at a time, in an order that never changes."""
+        ...
+
 
 class TrainingEngine(LiveEngine, Protocol):
     """A model in memory, ready to train."""
@@ -77,6 +87,16 @@ class TrainingEngine(LiveEngine, Protocol):
         on_step: Callable[[int], None],
     ) -> int:
         """Train until `total_steps` or until `should_stop` says so between two steps; gives the steps done."""
+        ...
+
+    def evaluate(self, batches: Iterable[Batch]) -> Evaluation:
+        """The loss on held-out batches; training goes on after it as if nothing had been. Passes on what they raise."""
+        ...
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, on_tokens: OnTokens = ...
+    ) -> Sequence[Continuation]:
+        """New tokens behind each prompt; `on_tokens` answers after each whether to go on."""
         ...
 
     def peaks(self) -> PeakUse:
@@ -104,6 +124,23 @@ class TrainingEngine(LiveEngine, Protocol):
         ...
 
 
+class Writer(Protocol):
+    """Turns prompts into tokens, and tokens into text."""
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """Tokens that end what the model writes."""
+        ...
+
+    def prompt(self, text: str) -> list[int]:
+        """The tokens of a prompt, ready to be continued."""
+        ...
+
+    def text(self, ids: Sequence[int]) -> str:
+        """What generated tokens say, marks left out."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Builders:
     """How a session gets its parts."""
@@ -112,11 +149,13 @@ class Builders:
     """From the data section, the files and the tokenizer's folder."""
     engine: Callable[[RunSpec, Path, Path, TelemetrySink], TrainingEngine]
     """From the spec, the model's folder, the disk tier's folder and the sink."""
+    writer: Callable[[DataSpec, Path], Writer]
+    """From the data section and the model's folder."""
 
 
 def real_builders() -> Builders:
     """The builders of the product; torch and transformers are imported when they are called."""
-    return Builders(data=_load_data, engine=_build_engine)
+    return Builders(data=_load_data, engine=_build_engine, writer=_load_writer)
 
 
 def _load_data(spec: DataSpec, paths: DataPaths, tokenizer_dir: Path) -> TrainingData:
@@ -125,6 +164,12 @@ def _load_data(spec: DataSpec, paths: DataPaths, tokenizer_dir: Path) -> Trainin
     return load_dataset(
         spec, paths=paths.train, eval_paths=paths.evaluation, tokenizer_dir=tokenizer_dir, cache_dir=paths.cache_dir
     )
+
+
+def _load_writer(spec: DataSpec, model_dir: Path) -> Writer:
+    from horizon_app.worker.prompts import load_prompt_writer  # transformers takes seconds
+
+    return load_prompt_writer(model_dir, spec.chat_template)
 
 
 def _build_engine(spec: RunSpec, model_dir: Path, disk_dir: Path, sink: TelemetrySink) -> TrainingEngine:

@@ -25,8 +25,10 @@ class CheckpointSaver:
 
     def begin(self, facts: Facts, take: Callable[[], Snapshot]) -> None:
         """Write what `take` gives. The save before must have finished."""
-        self._saving = self._thread.submit(self._write, facts, take())
+        snapshot = take()
+        self._saving = self._thread.submit(self._write, facts, snapshot)
         self.begun_step = facts.step
+        snapshot.wait()
 
     def raise_failure(self) -> None:
         """Raise what the last save failed with, if it has already."""

@@ -18,8 +18,10 @@ from horizon_app.worker.checkpoints import CheckpointFolder, Facts
 from horizon_app.worker.durable_files import replace_file
 from horizon_app.worker.event_sink import EventSink, JournalLogHandler
 from horizon_app.worker.failure import failure_reason, trace_lines
+from horizon_app.worker.generation_config import generation_config_faults
 from horizon_app.worker.heartbeat import Heartbeat
 from horizon_app.worker.knob_request import KnobRequest
+from horizon_app.worker.observer import Observer
 from horizon_app.worker.order import RunOrder, read_order
 from horizon_app.worker.parts import Builders, TrainingData, TrainingEngine
 from horizon_app.worker.resumption import Start, refuse_other_data, resumed_message, start_from
@@ -45,6 +47,7 @@ class Session:
         self._doing = "reading run.json"
         self._steps_done = 0
         self._engine: TrainingEngine | None = None
+        self._model_dir = run_dir  # of the weights that the run begins with
         self._saver: CheckpointSaver | None = None
         self._save_asked = threading.Event()
         self._knobs = KnobRequest()
@@ -111,6 +114,7 @@ class Session:
 
     def _build(self, start: Start, disk_dir: Path, total_steps: int) -> TrainingEngine:
         self._doing = "building the engine"
+        self._model_dir = start.model_dir
         engine = self._engine = self._builders.engine(start.spec, start.model_dir, disk_dir, self._sink)
         if start.manifest is not None:
             self._doing = f"reading the checkpoint of optimizer step {start.step}"
@@ -118,6 +122,8 @@ class Session:
         if start.manifest is not None or self._sink.goes_on:
             self._sink.note("resumed", *resumed_message(start, total_steps))
         self._note_plan(engine, total_steps)
+        for fault in generation_config_faults(start.model_dir):
+            self._warn(fault)
         self._knobs.serve(engine)
         return engine
 
@@ -138,8 +144,15 @@ class Session:
                 self._doing = _saving(step)
                 saver.begin(facts(step), engine.snapshot)
 
+        observer = Observer(
+            spec, data, engine, self._sink, writer=lambda: self._builders.writer(spec.data, self._model_dir),
+            should_stop=self._should_stop,
+        )  # fmt: skip
+
         def on_step(step: int) -> None:
             self._steps_done = step
+            self._doing = f"measuring after optimizer step {step} of {total_steps}"
+            observer.after_step(step, last=step == total_steps)
             self._doing = _saving(saver.begun_step)
             saver.raise_failure()
             if (spec.checkpoint.every and step % spec.checkpoint.every == 0) or self._save_asked.is_set():

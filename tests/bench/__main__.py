@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.bench import memory, paging, peers, telemetry, throughput
+from tests.bench import checkpoints, facts, memory, paging, peers, telemetry, throughput
 from tests.bench.ballast import GIB
 from tests.bench.peer_install import default_folder
 from tests.bench.report import Options, Report, machine_roofs
@@ -45,7 +45,9 @@ _GROUPS: dict[str, Callable[[Options, Report], None]] = {
     "paging": paging.run,
     "memory": memory.run,
     "policies": _policies,
+    "checkpoints": checkpoints.run,
     "kills": _kills,
+    "facts": facts.run,
 }
 _QUICK = ["throughput", "telemetry", "policies"]
 _QUICK_MODELS = {"throughput": ["50M", "160M"], "peers": ["160M"]}
@@ -55,6 +57,8 @@ That was what fits in about 20 minutes on two cores. The rest, best on an otherw
   python -m tests.bench peers                     beside DeepSpeed and FSDP2, installed into the user's cache folder
   python -m tests.bench memory                    what loading 1.5 GB takes
   python -m tests.bench paging --ballast          a model larger than the RAM left, beside paging by the system
+  python -m tests.bench checkpoints               a checkpoint of 1.5 GB of weights: memory, seconds, what steps lose
+  python -m tests.bench facts                     SmolLM2 learns 500 facts, is exported, and asked the same
   python -m tests.bench kills                     50 workers killed at random instants, and how their runs go on
 """
 
@@ -72,6 +76,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ballast-leaves", type=float, default=5.0, metavar="GIB", help="what the ballast leaves free")
     parser.add_argument("--paging-sequences", type=int, default=1, help="sequences a step in the paging group")
     parser.add_argument("--profile", action="store_true", help="after the throughput tables, where a step's time goes")
+    parser.add_argument("--facts", type=int, default=500, help="how many SmolLM2 learns in the facts group")
+    parser.add_argument("--fact-epochs", type=int, default=8, help="how often it sees each of them")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the raw figures there")
     return parser
 
@@ -91,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             disk_folder=asked.disk_folder.resolve(), peers_folder=asked.peers_dir.resolve(),
             worker_settings_for_peers=asked.tuned_peers, ballast=asked.ballast,
             ballast_leaves=int(asked.ballast_leaves * GIB), paging_sequences=asked.paging_sequences,
-            profile=asked.profile,
+            profile=asked.profile, facts=asked.facts, fact_epochs=asked.fact_epochs,
         )  # fmt: skip
         if number == 0:
             machine_roofs(options, report)

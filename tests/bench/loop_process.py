@@ -6,7 +6,6 @@ imported before the loop's own settings of allocator and threads are in place.
 
 import importlib
 import json
-import os
 import resource
 import sys
 import time
@@ -32,12 +31,9 @@ class Loop:
 
 def use_worker_settings() -> None:
     """What a worker does before it imports torch."""
-    from horizon_app.worker.__main__ import ENVIRONMENT
-    from horizon_app.worker.memory_allocator import keep_freed_memory
+    from horizon_app.worker.environment import prepare_process
 
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    keep_freed_memory()
+    prepare_process()
 
 
 def measure(loop: Loop, warm_up: int, steps: int) -> dict[str, Any]:

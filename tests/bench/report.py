@@ -23,6 +23,8 @@ class Options:
     ballast_leaves: int
     paging_sequences: int
     profile: bool
+    facts: int
+    fact_epochs: int
 
 
 @dataclass(kw_only=True, slots=True)

@@ -1,5 +1,6 @@
 """Runs whose disk tier misbehaves, and a worker that is put to sleep: each ends as promised, and never wrongly."""
 
+import dataclasses
 import errno
 import json
 import signal
@@ -42,7 +43,7 @@ def on_disk(system: DiskSystem) -> Builders:
     def engine(spec: RunSpec, model_dir: Path, disk_dir: Path, sink: TelemetrySink) -> Engine:
         return Engine(EngineConfig.from_spec(spec, model_dir, disk_dir), sink, disk_system=system)
 
-    return Builders(data=real_builders().data, engine=engine)
+    return dataclasses.replace(real_builders(), engine=engine)
 
 
 def run(run_dir: Path, system: DiskSystem) -> int:

@@ -80,7 +80,7 @@ def test_router_loss_does_not_depend_on_the_split_into_micro_batches(tmp_path: P
     folder = write_family("mixtral (router loss)", tmp_path)
     losses: list[list[float]] = []
     for micro_batch in (1, 4):
-        asked = {**sections(), "training": {"micro_batch_size": micro_batch}}
+        asked: dict[str, Any] = {**sections(), "training": {"micro_batch_size": micro_batch}}
         with running(folder, **asked) as engine:
             losses.append([step["train/loss"] for step in train(engine, RandomBatches(), 3)])
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
@@ -93,7 +93,7 @@ def test_experts_without_tokens_keep_their_weights(tmp_path: Path) -> None:
     for name in [name for name in stored if name.endswith("gate.weight")]:
         stored[name].zero_()  # all experts are equally good: the same two win every token
     save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
-    asked = {**sections(), "training": {"micro_batch_size": MICRO_BATCH, "weight_decay": 0.0}}
+    asked: dict[str, Any] = {**sections(), "training": {"micro_batch_size": MICRO_BATCH, "weight_decay": 0.0}}
     with running(folder, **asked) as engine:
         before = engine.parameter("model.layers.0.mlp.experts.down_proj")
         train(engine, RandomBatches(), 1)

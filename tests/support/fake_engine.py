@@ -7,7 +7,7 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +31,7 @@ from horizon_app.data.batches import Batch, BatchSource
 from horizon_app.data.errors import DataError
 from horizon_app.engine.errors import EngineError
 from horizon_app.engine.telemetry.sink import TelemetrySink
+from horizon_app.engine.training.requests import Continuation, Ending, Evaluation, OnTokens, Sampling
 from horizon_app.worker.order import DataPaths
 from horizon_app.worker.parts import Builders
 
@@ -58,12 +59,30 @@ class FakeData:
     skipped: int = 1
     warnings: list[str] = field(default_factory=lambda: ["1 sample has no answer"])
     fingerprint: str = "fa4e"
+    num_eval_sequences: int = 0
 
     def source(self, global_batch_size: int) -> BatchSource:
         return FakeSource()
 
+    def eval_batches(self, sequences: int) -> Iterator[Batch]:
+        zeros = np.zeros((1, 8), dtype=np.int64)
+        for _ in range(self.num_eval_sequences):
+            yield Batch(input_ids=zeros, labels=zeros, position_ids=zeros, num_samples=1)
+
     def steps_of_epochs(self, epochs: float, global_batch_size: int) -> int:
         return max(1, math.ceil(epochs * self.num_sequences / global_batch_size))
+
+
+class FakeWriter:
+    """A token is a letter's number; 0 ends a text."""
+
+    stop_ids = frozenset({0})
+
+    def prompt(self, text: str) -> list[int]:
+        return [ord(letter) for letter in text]
+
+    def text(self, ids: Sequence[int]) -> str:
+        return "".join(chr(token) for token in ids)
 
 
 class FakeEngine:
@@ -109,6 +128,16 @@ class FakeEngine:
         if max_blocks == 1:
             raise EngineError("offload.max_gpu_blocks is 1, but a step needs 2 slots at once; set it to 2 or more")
         self.requests.append(("auto" if auto_window else window, max_blocks, policy))
+
+    def evaluate(self, batches: Iterable[Batch]) -> Evaluation:
+        return Evaluation(loss=sum(1.0 for _ in batches) / (1 + self._steps), num_tokens=1)
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, on_tokens: OnTokens = lambda _: True
+    ) -> list[Continuation]:
+        going_on = on_tokens([None for _ in prompts])
+        ending = Ending.LENGTH if going_on else Ending.CANCELLED
+        return [Continuation(tokens=(*prompt, self._steps), ending=ending) for prompt in prompts]
 
     def peaks(self) -> PeakUse:
         return PeakUse(device_blocks=NUM_SLOTS, device_bytes=NUM_SLOTS * 4096, host_bytes=NUM_BLOCKS * 4096 * 7)
@@ -159,6 +188,9 @@ class FakeSnapshot:
         (folder / STATE).write_text(str(self.step))
         self.files = {path.name: _file(path) for path in folder.iterdir()}
         return self
+
+    def wait(self) -> None:
+        """Training goes on at once."""
 
     def release(self) -> None:
         self.released = True
@@ -223,7 +255,7 @@ def fake_builders(
         engine.evaluates = "the eval loss rises" in spec.notes
         return engine
 
-    return Builders(data=fake_data, engine=build)
+    return Builders(data=fake_data, engine=build, writer=lambda spec, folder: FakeWriter())
 
 
 def timed_builders() -> Builders:

@@ -42,6 +42,7 @@ LLAMA3_ROPE = {
     "rope_type": "llama3", "rope_theta": 10_000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
 }  # fmt: skip
+NARROW: dict[str, Any] = {"head_dim": 16}
 EXPERTS: dict[str, Any] = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
 ROUTER_LOSS: dict[str, Any] = {"output_router_logits": True, "router_aux_loss_coef": 0.5}
 
@@ -51,9 +52,9 @@ FAMILIES: dict[str, PreTrainedConfig] = {
     "qwen2 (biases)": Qwen2Config(**GROUPED, **UNTIED),
     "qwen3 (normed queries, tied)": Qwen3Config(head_dim=24, **GROUPED, **TIED),
     "mistral (sliding window)": MistralConfig(sliding_window=8, **GROUPED, **UNTIED),
-    "gemma2 (alternating, soft caps, scaled)": Gemma2Config(head_dim=16, sliding_window=8, **GROUPED, **TIED),
+    "gemma2 (alternating, soft caps, scaled)": Gemma2Config(sliding_window=8, **NARROW, **GROUPED, **TIED),
     "gemma3 (alternating, scaled)": Gemma3TextConfig(
-        head_dim=16, sliding_window=8, layer_types=["sliding_attention", "full_attention"], **GROUPED, **TIED
+        **NARROW, sliding_window=8, layer_types=["sliding_attention", "full_attention"], **GROUPED, **TIED
     ),
     "phi3 (fused qkv)": Phi3Config(**GROUPED, **UNTIED),
     "gpt2 (Conv1D, learned positions)": GPT2Config(
@@ -72,8 +73,8 @@ FAMILIES: dict[str, PreTrainedConfig] = {
     "cohere (scaled logits)": CohereConfig(**GROUPED, **TIED),
     "mixtral (fused experts)": MixtralConfig(num_local_experts=4, **GROUPED, **UNTIED),
     "mixtral (router loss)": MixtralConfig(num_local_experts=4, **ROUTER_LOSS, **GROUPED, **UNTIED),
-    "qwen3_moe (fused experts)": Qwen3MoeConfig(head_dim=16, **EXPERTS, **GROUPED, **UNTIED),
-    "qwen3_moe (router loss, tied)": Qwen3MoeConfig(head_dim=16, **EXPERTS, **ROUTER_LOSS, **GROUPED, **TIED),
+    "qwen3_moe (fused experts)": Qwen3MoeConfig(**NARROW, **EXPERTS, **GROUPED, **UNTIED),
+    "qwen3_moe (router loss, tied)": Qwen3MoeConfig(**NARROW, **EXPERTS, **ROUTER_LOSS, **GROUPED, **TIED),
     "qwen3_next (hybrid layers)": Qwen3NextConfig(
         head_dim=16, layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2,
         linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=8,

@@ -4,6 +4,7 @@
 process id of the worker that it starts there. A second line `wait PID` answers with the exit status.
 """
 
+import importlib
 import os
 import subprocess
 import sys
@@ -51,11 +52,11 @@ class WorkerNursery:
 
 def _serve() -> None:
     import torch
-    import transformers.models.llama.modeling_llama  # noqa: F401 - what a worker would load
 
-    from horizon_app.engine.training import engine  # noqa: F401
     from horizon_app.worker.__main__ import end_process, main
 
+    for module in ("transformers.models.llama.modeling_llama", "horizon_app.engine.training.engine"):
+        importlib.import_module(module)  # what each worker would load
     torch.set_num_threads(1)
     sys.stdout.write("ready\n")
     sys.stdout.flush()

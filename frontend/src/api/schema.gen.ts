@@ -60,6 +60,19 @@ export interface components {
             stages: components["schemas"]["StageLayout"][];
         };
         /**
+         * ChatMessage
+         * @description One turn of a conversation.
+         */
+        ChatMessage: {
+            /** Content */
+            content: string;
+            /**
+             * Role
+             * @enum {string}
+             */
+            role: "system" | "user" | "assistant";
+        };
+        /**
          * ChatTemplate
          * @description What conversations are rendered with.
          * @enum {string}
@@ -359,7 +372,7 @@ export interface components {
          */
         EventsAnswer: {
             /** Events */
-            events: (components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"])[];
+            events: (components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"] | components["schemas"]["SampleFrame"])[];
             /**
              * Last Seq
              * @description place of the newest event of the run
@@ -381,6 +394,111 @@ export interface components {
                 [key: string]: unknown;
             };
         };
+        /**
+         * ExportAsked
+         * @description Where a checkpoint goes, and as what.
+         */
+        ExportAsked: {
+            /**
+             * Checkpoint
+             * @description step of the checkpoint; the newest where null
+             */
+            checkpoint?: number | null;
+            /** @description bf16, fp16 or fp32; for gguf fp16 or q8_0; bf16 and fp16 where null */
+            dtype?: components["schemas"]["ExportDtype"] | null;
+            /**
+             * @description safetensors or gguf
+             * @default safetensors
+             */
+            format?: components["schemas"]["ExportFormat"];
+            /**
+             * Path
+             * @description folder to make; over REST relative to the home folder
+             */
+            path: string;
+            /**
+             * Shard Size
+             * @description largest safetensors file, for example 2GiB
+             * @default 4294967296
+             */
+            shard_size?: string | number;
+        };
+        /**
+         * ExportDtype
+         * @description Format of the written weights.
+         * @enum {string}
+         */
+        ExportDtype: "bf16" | "fp16" | "fp32" | "q8_0";
+        /**
+         * Exported
+         * @description An export that is there, whole and read back.
+         */
+        Exported: {
+            /**
+             * Bytes
+             * @description of all files
+             */
+            bytes: number;
+            /** Checkpoint */
+            checkpoint: number;
+            /**
+             * Compared Tensors
+             * @description tensors that were read back and are what was meant
+             */
+            compared_tensors: number;
+            dtype: components["schemas"]["ExportDtype"];
+            /** Files */
+            files: components["schemas"]["ExportedFile"][];
+            format: components["schemas"]["ExportFormat"];
+            /**
+             * Loaded
+             * @description whether transformers loaded the folder and computed finite logits with it
+             */
+            loaded: boolean;
+            /**
+             * Notes
+             * @description what was left out, and why
+             */
+            notes: string[];
+            /**
+             * Parameters
+             * @description elements of all written tensors
+             */
+            parameters: number;
+            /** Path */
+            path: string;
+            /**
+             * Peak Bytes
+             * @description peak resident memory of the process that wrote it
+             */
+            peak_bytes: number;
+            /** Seconds */
+            seconds: number;
+            /**
+             * Type
+             * @default exported
+             * @constant
+             */
+            type?: "exported";
+        };
+        /**
+         * ExportedFile
+         * @description One file of an export.
+         */
+        ExportedFile: {
+            /** Bytes */
+            bytes: number;
+            /** Name */
+            name: string;
+            /** Sha256 */
+            sha256: string;
+        };
+        /**
+         * ExportFormat
+         * @description Kind of files.
+         * @enum {string}
+         */
+        ExportFormat: "safetensors" | "gguf";
         /**
          * FactFrame
          * @description A fact, as streamed.
@@ -443,7 +561,7 @@ export interface components {
              */
             message: string;
         };
-        Frame: components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"];
+        Frame: components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"] | components["schemas"]["SampleFrame"];
         /**
          * Freed
          * @description What a deletion gave back.
@@ -451,6 +569,62 @@ export interface components {
         Freed: {
             /** Freed Bytes */
             freed_bytes: number;
+        };
+        /**
+         * GenerateBody
+         * @description What a model is asked over HTTP.
+         */
+        GenerateBody: {
+            /**
+             * Checkpoint
+             * @description step of the checkpoint; the newest where null
+             */
+            checkpoint?: number | null;
+            /**
+             * Max New Tokens
+             * @default 256
+             */
+            max_new_tokens?: number;
+            /**
+             * Messages
+             * @description a conversation, by the tokenizer's chat template
+             */
+            messages?: components["schemas"]["ChatMessage"][] | null;
+            /**
+             * Prompt
+             * @description text to continue, without a chat template
+             */
+            prompt?: string | null;
+            /**
+             * Seed
+             * @description the same seed draws the same tokens
+             * @default 0
+             */
+            seed?: number;
+            /**
+             * Stream
+             * @description answer token by token, as server-sent events
+             * @default false
+             */
+            stream?: boolean;
+            /**
+             * Temperature
+             * @description 0 takes the likeliest token each time
+             * @default 0
+             */
+            temperature?: number;
+            /**
+             * Top K
+             * @description tokens are drawn from this many likeliest; 0: from all
+             * @default 0
+             */
+            top_k?: number;
+            /**
+             * Top P
+             * @description from the likeliest with this probability together
+             * @default 1
+             */
+            top_p?: number;
         };
         /**
          * Health
@@ -998,6 +1172,51 @@ export interface components {
          */
         RunState: "queued" | "starting" | "running" | "paused" | "stopping" | "finished" | "stopped" | "failed" | "interrupted";
         /**
+         * SampleFrame
+         * @description Text that the model wrote while it trained, as streamed.
+         */
+        SampleFrame: {
+            /**
+             * Ending
+             * @description stop: the model ended it; length: samples.max_new_tokens; cancelled: the run was asked to stop
+             * @enum {string}
+             */
+            ending: "stop" | "length" | "cancelled";
+            /**
+             * Num Tokens
+             * @description tokens generated, the end mark left out
+             */
+            num_tokens: number;
+            /** Prompt */
+            prompt: string;
+            /**
+             * Seq
+             * @description place in the run's stream; rises by one and outlives a server restart
+             */
+            seq: number;
+            /**
+             * Step
+             * @description optimizer steps done when it was written
+             */
+            step: number;
+            /**
+             * Text
+             * @description what follows the prompt
+             */
+            text: string;
+            /**
+             * Time
+             * Format: date-time
+             * @description when it happened, UTC
+             */
+            time?: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "sample";
+        };
+        /**
          * SampleView
          * @description One sample as it is trained: a row, or a piece of a long text.
          */
@@ -1170,7 +1389,7 @@ export interface components {
              */
             save?: boolean;
         };
-        StreamFrame: (components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"]) | components["schemas"]["SnapshotFrame"];
+        StreamFrame: (components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"] | components["schemas"]["SampleFrame"]) | components["schemas"]["SnapshotFrame"];
         /**
          * SystemAnswer
          * @description What the machine has and what it uses now.
@@ -1188,6 +1407,40 @@ export interface components {
             host: components["schemas"]["HostUse"];
             /** Version */
             version: string;
+        };
+        /**
+         * TextDone
+         * @description The answer is whole.
+         */
+        TextDone: {
+            /**
+             * Checkpoint
+             * @description step of the checkpoint that answered
+             */
+            checkpoint: number;
+            /**
+             * Ending
+             * @description stop: the model ended it; length: max_new_tokens, or no position left; cancelled: nobody waited
+             * @enum {string}
+             */
+            ending: "stop" | "length" | "cancelled";
+            /**
+             * New Tokens
+             * @description tokens generated, the end mark left out
+             */
+            new_tokens: number;
+            /** Prompt Tokens */
+            prompt_tokens: number;
+            /** Seconds */
+            seconds: number;
+            /** Text */
+            text: string;
+            /**
+             * Type
+             * @default done
+             * @constant
+             */
+            type?: "done";
         };
         /**
          * TooLong

@@ -31,6 +31,7 @@ export type TextFrame =
   | Tagged<"LogFrame", "log">
   | Tagged<"FactFrame", "event">
   | Tagged<"CheckpointFrame", "checkpoint">
+  | Tagged<"SampleFrame", "sample">
   | Tagged<"SnapshotFrame", "snapshot">;
 export type RunFrame = Schemas["RunFrame"];
 export type ResidencyWish = Schemas["ResidencyWish"];

@@ -56,10 +56,13 @@ const KNOBS: Record<string, KnobText> = {
   "compute.schedule": k("Order", "次序", "layer_major 每层权重只搬一次，micro_batch_major 保留的激活更少"),
   "compute.cpu_layers": k("Layers on the CPU", "CPU 上的层", "auto、off，或在 CPU 上计算的复杂度门槛"),
   "checkpoint.every": k("Checkpoint every", "检查点间隔", "两个检查点之间的优化步数；0 只在结束时写"),
-  "checkpoint.keep": k("Checkpoints kept", "保留检查点", "保留几个；最后一个总是保留"),
-  "evaluation.every": k("Evaluate every", "评估间隔", "两次评估之间的优化步数"),
-  "samples.every": k("Sample every", "采样间隔", "两次采样之间的优化步数；0 为关闭"),
-  "samples.prompts": k("Prompts", "提示词", "要续写的提示词"),
+  "checkpoint.keep": k("Checkpoints kept", "保留检查点", "保留最新的几个；评估损失最低的和固定的另外保留"),
+  "evaluation.every": k("Evaluate every", "评估间隔", "两次评估之间的优化步数，结束时再评估一次；0 为关闭"),
+  "samples.every": k("Sample every", "采样间隔", "两次采样之间的优化步数，结束时再采样一次；0 为关闭"),
+  "samples.prompts": k("Prompts", "提示词", "分词器带对话模板时作为用户消息，否则作为要续写的文本"),
+  "samples.max_new_tokens": k("Sample length", "样例长度", "一个样例最多的词元数"),
+  "samples.temperature": k("Temperature", "温度", "0 每次取最可能的词元；大于 0 则抽取"),
+  "samples.top_p": k("Top-p", "Top-p", "只从概率之和达到此值的最可能词元中抽取"),
 };
 
 const UNITS: Record<string, string> = {

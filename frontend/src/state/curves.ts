@@ -59,6 +59,12 @@ export class Curves {
     this.changed();
   }
 
+  /** The run goes on from an earlier step: what is known of later ones is void. Fetch after it. */
+  forget(): void {
+    this.all = emptySet();
+    this.nonfinite = [];
+  }
+
   /** The numbers of one more step. */
   take(step: number, values: Record<string, number | null>, nonfinite: Record<string, string>): void {
     for (const key of KEYS) if (key in values) this.all[key]!.push(step, values[key] ?? null);

@@ -103,12 +103,23 @@ export class OpenRun {
     if (frame.type === "metrics") {
       this.curves.take(frame.step, frame.values, frame.nonfinite ?? {});
       if (this.curves.overflowed) void this.refetchCurves();
+    } else if (frame.type === "event" && frame.kind === "resumed") {
+      this.beginAgain();
     } else if (this.run.layout_ready && this.layout === null) {
       void this.fetchResidency();
     }
     const line = lineOf(frame);
     if (line !== null) this.logs = mergeLines(this.logs, [line]);
     if (isEnded(this.run.state) && !isEnded(before.state)) void this.settle();
+  }
+
+  /** Another worker goes on from a checkpoint, with blocks of its own. */
+  private beginAgain(): void {
+    this.curves.forget();
+    void this.refetchCurves();
+    this.layout = null;
+    this.layoutAsked = false;
+    void this.fetchResidency();
   }
 
   /** The run ended: fetch the last word on it, then hang up. */
@@ -160,7 +171,7 @@ export class OpenRun {
     this.layoutAsked = true;
     try {
       const { layout, frame } = await api.residency(this.id);
-      this.layout ??= layout; // it never changes in a run
+      this.layout ??= layout; // it changes only when a run is resumed
       if (frame !== null) this.takeFrame(fromBase64(frame));
     } catch (error) {
       if (!(error instanceof ApiProblem)) throw error;

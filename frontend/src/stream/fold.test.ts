@@ -52,6 +52,14 @@ test("an end has its reason and its moment", () => {
   expect([after.state, after.reason, after.ended_at]).toEqual(["failed", "out of memory", time]);
 });
 
+test("a run that is resumed stands at the step of its checkpoint, and has not ended", () => {
+  const ended = { ...run, state: "interrupted" as const, step: 9, ended_at: time };
+  const queued = fold(ended, frame({ type: "state", seq: 6, state: "queued", reason: "" }));
+  expect([queued.state, queued.ended_at]).toEqual(["queued", null]);
+  const resumed = fold(queued, frame({ type: "event", seq: 7, kind: "resumed", message: "", data: { step: 6 } }));
+  expect(resumed.step).toBe(6);
+});
+
 test("running heard after a stop was asked does not undo the stopping", () => {
   const stopping = { ...run, state: "stopping" as const };
   const after = fold(stopping, frame({ type: "state", seq: 6, state: "running", reason: "" }));

@@ -28,6 +28,7 @@ export function fold(run: RunDetail, frame: TextFrame): RunDetail {
       ];
       return next;
     case "log":
+    case "sample":
       return next;
   }
 }
@@ -40,7 +41,7 @@ function foldState(run: RunDetail, state: RunDetail["state"], reason: string, ti
     state,
     reason,
     started_at: startedNow ? time : run.started_at,
-    ended_at: isEnded(state) ? time : run.ended_at,
+    ended_at: isEnded(state) ? time : state === "queued" ? null : run.ended_at,
   };
 }
 
@@ -51,6 +52,7 @@ function foldFact(run: RunDetail, kind: string, data: Record<string, unknown>): 
     return { ...run, plan: data, total_steps: typeof total === "number" ? total : run.total_steps };
   }
   if (kind === "outcome") return { ...run, outcome: data as RunDetail["outcome"] };
+  if (kind === "resumed" && typeof data.step === "number") return { ...run, step: data.step, outcome: null };
   if (kind === "checkpoint_removed") {
     return { ...run, checkpoints: run.checkpoints.filter(({ step }) => step !== data.step) };
   }

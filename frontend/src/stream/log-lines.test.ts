@@ -15,6 +15,11 @@ test.each([
   [{ type: "state", state: "failed", reason: "out of memory" }, "error", "failed: out of memory"],
   [{ type: "event", kind: "data", message: "12 rows", data: {} }, "info", "data: 12 rows"],
   [
+    { type: "sample", step: 40, prompt: "Hello", text: "there", num_tokens: 3, ending: "stop" },
+    "info",
+    "sample at step 40: Hello → there",
+  ],
+  [
     { type: "checkpoint", step: 1200, path: "checkpoints/1200", bytes: 1024 },
     "info",
     "checkpoint of step 1,200, 1 KiB: checkpoints/1200",

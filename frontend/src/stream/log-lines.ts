@@ -24,6 +24,13 @@ export function lineOf(frame: TextFrame): LogLine | null {
       return SILENT_KINDS.has(frame.kind)
         ? null
         : { seq, time, level: "info", message: `${frame.kind}: ${frame.message}` };
+    case "sample":
+      return {
+        seq,
+        time,
+        level: "info",
+        message: `sample at step ${group(frame.step)}: ${frame.prompt} → ${frame.text}`,
+      };
     case "checkpoint":
       return {
         seq,

@@ -70,7 +70,7 @@ class HostPool:
         return HostSpan(self.planes[name], segment.block, segment.block_start, segment.block_start + segment.numel)
 
     def read(self, parameter: Parameter, name: PlaneName = PlaneName.MASTER) -> torch.Tensor:
-        """A copy of a parameter on one plane. Shape: the parameter's."""
+        """A copy of a parameter on one plane; there are no masters where nothing is trained. Shape: the parameter's."""
         copy: torch.Tensor | None = None
         for segment in self._partition.segments_in(parameter):
             with self.segment(name, segment).opened(Opening.GLANCE) as part:
@@ -89,9 +89,9 @@ class HostPool:
         """
         flat = values.reshape(-1)
         end = start + flat.numel()
-        for name in dict.fromkeys((PlaneName.MASTER, PlaneName.WEIGHT)):
-            if name is PlaneName.WEIGHT and self.planes[name] is self.planes[PlaneName.MASTER]:
-                continue
+        # The weights may be the masters themselves, and where nothing is trained there are no masters.
+        planes = {id(self.planes[name]): name for name in (PlaneName.WEIGHT, PlaneName.MASTER) if name in self.planes}
+        for name in planes.values():
             for segment in self._partition.segments_in(parameter):
                 first = segment.pool_start - parameter.pool_start
                 low, high = max(first, start), min(first + segment.numel, end)

@@ -3,11 +3,13 @@
 from pathlib import Path
 
 from horizon_app.contracts.checkpoints import MANIFEST, SPEC, STATE
+from horizon_app.contracts.export import ABOUT
 
 _SUFFIXES = frozenset({".json", ".txt", ".model", ".jinja", ".tiktoken"})
 _INDEX_END = ".index.json"
-_OURS = frozenset({MANIFEST, SPEC, STATE})
-"""What a checkpoint of a run holds besides the model: a run that starts from one writes its own."""
+_LICENCES = ("LICENSE", "LICENCE", "NOTICE")
+_OURS = frozenset({MANIFEST, SPEC, STATE, ABOUT})
+"""What a checkpoint or an export holds besides the model: a run that starts from one writes its own."""
 
 
 def read_companions(model_dir: Path) -> dict[str, bytes]:
@@ -19,5 +21,6 @@ def read_companions(model_dir: Path) -> dict[str, bytes]:
 
 
 def _is_companion(path: Path) -> bool:
-    wanted = path.suffix in _SUFFIXES and not path.name.endswith(_INDEX_END) and path.name not in _OURS
+    belongs = path.suffix in _SUFFIXES or path.name.startswith(_LICENCES)
+    wanted = belongs and not path.name.endswith(_INDEX_END) and path.name not in _OURS
     return wanted and path.is_file()

@@ -144,7 +144,8 @@ def _make(
         for name in names:
             conversion.add_tensor(target, name, pattern, lambda name=name: read(name))  # type: ignore[arg-type]
     made = conversion.convert(target, model=model, config=model.config)
-    return {name: tensor[0] if isinstance(tensor, list) else tensor for name, tensor in made.items()}
+    # Operations answer lists of one, whatever their annotation says.
+    return {name: tensor if isinstance(tensor, torch.Tensor) else tensor[0] for name, tensor in made.items()}
 
 
 def _stacks_row_by_row(converter: WeightConverter) -> bool:

@@ -5,6 +5,7 @@ micro-batch with proxies in place of its decoder layers, which note their argume
 layers then run in whatever order the schedule asks. Knows nothing of arenas or copies.
 """
 
+import inspect
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from horizon_app.engine.errors import UnsupportedModel
 from horizon_app.engine.memory.geometry import Parameter, Partition, Use
 from horizon_app.engine.model.block_linear import BlockLinear, SegmentAccess
 from horizon_app.engine.model.discovery import Discovered
+from horizon_app.engine.model.fp32_norm import wrap_norms
 from horizon_app.engine.model.lookup import HostLookup, RowGradient, look_up_on_host
 from horizon_app.engine.model.router import RouterTap
 
@@ -32,6 +34,14 @@ class LayerCall:
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+
+
+@dataclass(kw_only=True, slots=True)
+class SeenTokens:
+    """What a model keeps of the tokens that it has passed already, in the cache class that it makes for itself."""
+
+    attention_mask: torch.Tensor  # [sequences, tokens seen and those of the next pass], 0 where a place is padding
+    cache: Any = None  # None until the first pass
 
 
 @dataclass(kw_only=True, slots=True)
@@ -91,16 +101,8 @@ class LayerProxy(nn.Module):
             return getattr(object.__getattribute__(self, "layer"), name)
 
 
-class Fp32Norm(nn.Module):
-    """A norm computed in fp32, weight included, with the result in the dtype of its input."""
-
-    def __init__(self, norm: nn.Module) -> None:
-        super().__init__()
-        self.norm = norm
-
-    def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """norm(x.float()) in x's dtype."""
-        return self.norm(x.float(), *args, **kwargs).to(x.dtype)
+_RANDOM = ("drop", "jitter", "noise")
+"""Words in the names of config fields that make a forward draw random numbers where they are above 0."""
 
 
 class _HiddenStub(nn.Module):
@@ -176,16 +178,34 @@ class StagedModel:
     def has_dropout(self) -> bool:
         """Whether a forward draws random numbers, so that recomputation must replay them."""
         rates = [m.p for layer in self.layers for m in layer.modules() if isinstance(m, nn.Dropout)]
-        config = self._found.causal.config.to_dict()
-        rates += [v for k, v in config.items() if ("drop" in k or "pdrop" in k) and isinstance(v, float)]
+        config = self._found.causal.config.get_text_config().to_dict()
+        rates += [v for k, v in config.items() if any(word in k for word in _RANDOM) and isinstance(v, float)]
         return any(rate > 0 for rate in rates)
 
-    def prologue(self, input_ids: torch.Tensor, position_ids: torch.Tensor) -> Prologue:
-        """Embed a micro-batch and learn what each layer will be given. Shapes: both [sequences, tokens]."""
+    @contextmanager
+    def evaluating(self) -> Generator[None]:
+        """Until the context is left, dropout is off and whatever else differs in training."""
+        parts = [self._found.causal, *self.layers]
+        for part in parts:
+            part.eval()
+        try:
+            yield
+        finally:
+            for part in parts:
+                part.train()
+
+    def prologue(self, input_ids: torch.Tensor, position_ids: torch.Tensor, seen: SeenTokens | None = None) -> Prologue:
+        """Embed a micro-batch and learn what each layer will be given. Shapes: both [sequences, tokens].
+
+        With `seen`, the tokens follow those; running the layers then adds them to its cache.
+        """
         calls: list[LayerCall] = []
         for proxy in self._proxies:
             proxy.calls, proxy.result = calls, None
-        self._forward_base(input_ids=input_ids, position_ids=position_ids)
+        if seen is None:
+            self._forward_base(input_ids=input_ids, position_ids=position_ids)
+        else:
+            self._forward_seen(input_ids, position_ids, seen)
         hidden = self._proxies[0].first_input
         for proxy in self._proxies:
             proxy.first_input = None
@@ -279,6 +299,16 @@ class StagedModel:
             del kwargs["position_ids"]
         return self._found.base(use_cache=False, **kwargs).last_hidden_state
 
+    def _forward_seen(self, input_ids: torch.Tensor, position_ids: torch.Tensor, seen: SeenTokens) -> None:
+        # transformers renamed the argument; a family has one of the two.
+        names = inspect.signature(self._found.base.forward).parameters
+        word = "cache" if "cache" in names else "past_key_values"
+        places = {"position_ids": position_ids} if self._found.takes_positions else {}
+        output = self._found.base(
+            input_ids=input_ids, attention_mask=seen.attention_mask, use_cache=True, **places, **{word: seen.cache}
+        )
+        seen.cache = output[word]
+
     @contextmanager
     def _standing_in(self, modules: Mapping[str, nn.Module]) -> Generator[None]:
         """Put `modules` in the places of the causal model's own, by path, for the length of the context."""
@@ -317,7 +347,7 @@ class StagedModel:
             if parameter.is_meta and parameter.dim() < 2:
                 self._make_resident(name)
         if self.compute_dtype != torch.float32:
-            self._wrap_norms(causal)
+            wrap_norms(causal)
 
     def _replacement(self, name: str, module: nn.Module) -> nn.Module | None:
         parameter = self.partition.by_name.get(f"{name}.weight")
@@ -356,15 +386,3 @@ class StagedModel:
         real = nn.Parameter(torch.zeros(owner._parameters[key].shape, dtype=torch.float32, device=self.device))  # type: ignore[union-attr]
         owner._parameters[key] = real
         self.resident[name] = real
-
-    def _wrap_norms(self, causal: nn.Module) -> None:
-        for name, module in list(causal.named_modules()):
-            if _is_norm(module):
-                parent, _, key = name.rpartition(".")
-                causal.get_submodule(parent)._modules[key] = Fp32Norm(module)
-
-
-def _is_norm(module: nn.Module) -> bool:
-    """Norm layers of transformers carry the word in their class name; all of their parameters are vectors."""
-    parameters = list(module.parameters(recurse=False))
-    return "Norm" in type(module).__name__ and not list(module.children()) and all(p.dim() == 1 for p in parameters)

@@ -34,16 +34,31 @@ class SegmentDoor:
         self._open().gradient_done(segment, gradient)
 
 
-class DeviceAccess:
-    """A `SegmentAccess` on the arena."""
+class WeightAccess:
+    """A `SegmentAccess` on the arena for a model of which nothing is trained."""
 
-    def __init__(self, streamer: Streamer, gather: GradientGather) -> None:
-        self._streamer, self._gather = streamer, gather
+    def __init__(self, streamer: Streamer) -> None:
+        self._streamer = streamer
 
     def weight(self, segment: Segment) -> torch.Tensor:
         """The segment's part of its block's slot."""
         block = self._streamer.access(segment.block)
         return block[segment.block_start : segment.block_start + segment.numel]
+
+    def gradient(self, segment: Segment) -> torch.Tensor:
+        """Never asked for."""
+        raise AssertionError("a model of which nothing is trained has no gradients")
+
+    def gradient_done(self, segment: Segment, gradient: torch.Tensor) -> None:
+        """Never called."""
+
+
+class DeviceAccess(WeightAccess):
+    """A `SegmentAccess` on the arena, with gradients."""
+
+    def __init__(self, streamer: Streamer, gather: GradientGather) -> None:
+        super().__init__(streamer)
+        self._gather = gather
 
     def gradient(self, segment: Segment) -> torch.Tensor:
         """Room in a gradient slot."""
@@ -57,8 +72,8 @@ class DeviceAccess:
 class Workspace:
     """Parameters that a module uses whole (fused experts): copied out of their blocks for one compute step."""
 
-    def __init__(self, partition: Partition, access: DeviceAccess, gather: GradientGather, dtype: torch.dtype) -> None:
-        self._partition, self._access, self._gather, self._dtype = partition, access, gather, dtype
+    def __init__(self, partition: Partition, access: WeightAccess, dtype: torch.dtype) -> None:
+        self._partition, self._access, self._dtype = partition, access, dtype
 
     def fill(self, parameters: Sequence[Parameter], device: torch.device) -> dict[str, torch.Tensor]:
         """The parameters by name, as leaves that collect gradients."""
@@ -71,11 +86,3 @@ class Workspace:
                 flat[start : start + segment.numel] = self._access.weight(segment)
             leaves[parameter.name] = flat.view(parameter.shape).requires_grad_()
         return leaves
-
-    def collect(self, parameters: Sequence[Parameter], leaves: dict[str, torch.Tensor]) -> None:
-        """Send the gradients of the leaves to the host and clear them."""
-        for parameter in parameters:
-            gradient = leaves[parameter.name].grad
-            if gradient is not None:
-                self._gather.add_parameter(parameter, gradient)
-                leaves[parameter.name].grad = None

@@ -29,6 +29,11 @@ def expect_schedule(pool: HostPool, partition: Partition, schedule: Schedule, up
                 plane.expect([Visit(block, Opening.CHANGE) for block in updated])
 
 
+def expect_forward(pool: HostPool, partition: Partition, schedule: Schedule) -> None:
+    """Tell the weights what a pass without gradients opens; no other plane is asked."""
+    pool.planes[PlaneName.WEIGHT].expect(_weight_visits(partition, schedule, (), Opening.FILL))
+
+
 def _weight_visits(
     partition: Partition, schedule: Schedule, update_order: Sequence[int], update: Opening
 ) -> list[Visit]:

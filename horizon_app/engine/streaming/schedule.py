@@ -137,6 +137,19 @@ def build_schedule(orders: Sequence[StageOrder], gathered: Sequence[tuple[int, .
     return _join(steps)
 
 
+def build_forward_schedule(
+    orders: Sequence[StageOrder], gathered: Sequence[tuple[int, ...]], head_chunks: Sequence[int]
+) -> Schedule:
+    """The compute steps of one pass upwards, without gradients; `head_chunks` as in `Shape`."""
+    last = len(orders) - 1
+    steps: list[tuple[int, Direction, list[int]]] = []
+    for stage, order in enumerate(orders):
+        times = sum(head_chunks) if stage == last else len(head_chunks)
+        if stage or order.forward:
+            steps.append((stage, Direction.FORWARD, [*gathered[stage], *order.forward * times]))
+    return _join(steps)
+
+
 def _up_and_down(
     orders: Sequence[StageOrder], gathered: Sequence[tuple[int, ...]], group: tuple[int, ...], *, recompute: bool
 ) -> list[tuple[int, Direction, list[int]]]:

@@ -1,4 +1,4 @@
-"""Puts an engine's parts together: the model bound to its blocks, the device tier, the optimizer, the step."""
+"""Puts an engine's parts together: the model bound to its blocks, the device tier; and what training adds to it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,17 +16,20 @@ from horizon_app.engine.optim.adamw import CHUNK, AdamWConfig, HostAdamW
 from horizon_app.engine.optim.loss_scale import LossScale
 from horizon_app.engine.optim.moments import FullMoments, PackedMoments
 from horizon_app.engine.policy.choose import make_policy
-from horizon_app.engine.streaming.access import DeviceAccess, SegmentDoor, Workspace
+from horizon_app.engine.streaming.access import DeviceAccess, SegmentDoor, WeightAccess, Workspace
 from horizon_app.engine.streaming.backends.protocol import Backend
 from horizon_app.engine.streaming.gradients import GradientGather
+from horizon_app.engine.streaming.schedule import StageOrder
 from horizon_app.engine.streaming.streamer import Streamer
 from horizon_app.engine.telemetry.counters import Counters
 from horizon_app.engine.training.config import EngineConfig
+from horizon_app.engine.training.forward import ForwardPass
 from horizon_app.engine.training.host_tier import HostFactory
 from horizon_app.engine.training.layer_inputs import HeldInputs, HostInputs, LayerInputs
 from horizon_app.engine.training.passes import PassParts, StagePasses
 from horizon_app.engine.training.rehearsal import learn_order
 from horizon_app.engine.training.sizes import Sizes
+from horizon_app.engine.training.stages import StageParts, Stages
 from horizon_app.engine.training.step import OptimizerStep, StepParts
 from horizon_app.engine.training.updates import WeightUpdates
 
@@ -42,8 +45,33 @@ class Hooks:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DeviceTier:
+    """The model bound to its blocks, and the arena that they come to. Nothing in it trains."""
+
+    door: SegmentDoor
+    model: StagedModel
+    orders: tuple[StageOrder, ...]
+    trained: frozenset[int]  # parameters that take part in the loss
+    table: BlockTable
+    arena: Arena
+    counters: Counters
+    streamer: Streamer
+
+    def stages(self, partition: Partition, pool: HostPool, access: WeightAccess) -> Stages:
+        """The stages, with their weights by way of `access`."""
+        self.door.target = access
+        workspace = Workspace(partition, access, self.model.compute_dtype)
+        return Stages(
+            StageParts(
+                partition=partition, pool=pool, model=self.model, streamer=self.streamer, workspace=workspace,
+                orders=self.orders,
+            )
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Machinery:
-    """What trains, as far as the engine above must reach it."""
+    """All parts of an engine that trains, ready."""
 
     table: BlockTable
     arena: Arena
@@ -52,17 +80,18 @@ class Machinery:
     gather: GradientGather
     inputs: LayerInputs
     updates: WeightUpdates
-    passes: StagePasses
+    stages: Stages
+    forward: ForwardPass
     loss_scale: LossScale
     step: OptimizerStep
     unused: tuple[str, ...]  # parameters that take no part in the loss
 
 
-def assemble(
+def assemble_device(
     config: EngineConfig, sizes: Sizes, found: Discovered, partition: Partition, pool: HostPool, backend: Backend,
-    host: HostFactory, hooks: Hooks,
-) -> Machinery:  # fmt: skip
-    """Bind the model to its blocks, and build everything that works on them. Raises UnsupportedModel."""
+    hooks: Hooks,
+) -> DeviceTier:  # fmt: skip
+    """Bind the model to its blocks, and take the arena. Raises UnsupportedModel."""
     door = SegmentDoor()
     model = StagedModel(
         found, partition, door, device=config.device, compute_dtype=config.compute_dtype, keep_fp32=config.keep_fp32
@@ -79,13 +108,26 @@ def assemble(
         policy=make_policy(config.policy, sizes.num_slots), window=config.first_window, counters=counters,
         shares_host=sizes.shares_host, on_access=hooks.on_access,
     )  # fmt: skip
+    return DeviceTier(
+        door=door, model=model, orders=orders, trained=trained, table=table, arena=arena, counters=counters,
+        streamer=streamer,
+    )  # fmt: skip
+
+
+def assemble(
+    config: EngineConfig, sizes: Sizes, found: Discovered, partition: Partition, pool: HostPool, backend: Backend,
+    host: HostFactory, hooks: Hooks,
+) -> Machinery:  # fmt: skip
+    """Everything that training needs on top of the device tier. Raises UnsupportedModel."""
+    device = assemble_device(config, sizes, found, partition, pool, backend, hooks)
+    model, streamer, table, arena = device.model, device.streamer, device.table, device.arena
     gather = GradientGather(
         partition=partition, pool=pool, arena=arena, table=table, backend=backend, streamer=streamer,
         num_slots=sizes.gradient_slots,
         writes_host=sizes.shares_host and config.compute_dtype == torch.float32,
     )  # fmt: skip
-    door.target = access = DeviceAccess(streamer, gather)
-    updates = _updates(config, partition, pool, table, model, trained)
+    stages = device.stages(partition, pool, DeviceAccess(streamer, gather))
+    updates = _updates(config, partition, pool, table, model, device.trained)
     streamer.gate = updates
     inputs = (
         HostInputs(backend, partition.block_numel, sizes.inputs, host.new_input_plane)
@@ -94,24 +136,22 @@ def assemble(
     )
     passes = StagePasses(
         PassParts(
-            partition=partition, pool=pool, model=model, streamer=streamer, gather=gather, inputs=inputs,
-            workspace=Workspace(partition, access, gather, config.compute_dtype), recompute=sizes.recompute,
+            partition=partition, model=model, stages=stages, gather=gather, inputs=inputs, recompute=sizes.recompute,
             chunk_tokens=sizes.chunk_tokens,
         )
     )  # fmt: skip
-    passes.weights_changed()
     loss_scale = _loss_scale(config)
     step = OptimizerStep(
         StepParts(
-            partition=partition, pool=pool, model=model, streamer=streamer, gather=gather, passes=passes,
-            inputs=inputs, updates=updates, loss_scale=loss_scale, orders=orders, recompute=sizes.recompute,
+            partition=partition, pool=pool, model=model, streamer=streamer, gather=gather, stages=stages,
+            passes=passes, inputs=inputs, updates=updates, loss_scale=loss_scale, recompute=sizes.recompute,
             order=config.order, max_grad_norm=config.max_grad_norm,
         )
     )  # fmt: skip
     return Machinery(
-        table=table, arena=arena, counters=counters, streamer=streamer, gather=gather, inputs=inputs, updates=updates,
-        passes=passes, loss_scale=loss_scale, step=step,
-        unused=tuple(p.name for p in partition.parameters if p.index not in trained),
+        table=table, arena=arena, counters=device.counters, streamer=streamer, gather=gather, inputs=inputs,
+        updates=updates, stages=stages, forward=ForwardPass(stages, step.order_lost), loss_scale=loss_scale, step=step,
+        unused=tuple(p.name for p in partition.parameters if p.index not in device.trained),
     )  # fmt: skip
 
 

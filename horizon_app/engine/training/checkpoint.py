@@ -3,6 +3,10 @@
 Nothing of it depends on how the engine places its blocks. Writing needs no second copy of the model: masters and
 moments change only in the update that ends an optimizer step, so they are read where they lie while the next step
 computes its gradients, and only that step's update waits for the writer.
+
+Where the device is the CPU, the next step waits until all is written; only bringing it to the disk goes on beside it:
+reading and hashing beside the products makes a team of threads wait for its slowest. (Measured on two cores, 50M
+parameters saved every second step: 1.18 times the time of unsaved steps where they wait, 1.32 times where they don't.)
 """
 
 import math
@@ -72,6 +76,7 @@ class Snapshot:
         `buffers` belong to the model, but are not trained.
         """
         self.state = state
+        self.is_beside = device.type != "cpu"
         self.num_bytes = room_for(names.values(), companions, averages=state.averages)
         self.released = threading.Event()
         self._planes, self._names, self._buffers, self._companions = planes, dict(names), buffers, companions
@@ -81,6 +86,11 @@ class Snapshot:
     def release(self) -> None:
         """Let the weights change again: it is written, or will not be."""
         self.released.set()
+
+    def wait(self) -> None:
+        """Return once it is released, where training must not go on before."""
+        if not self.is_beside:
+            self.released.wait()
 
     def write(self, folder: Path) -> WrittenState:
         """Write everything into `folder`, and release it. Raises OSError, EngineError."""

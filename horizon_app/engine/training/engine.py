@@ -4,7 +4,7 @@ import contextlib
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,14 @@ from horizon_app.engine.telemetry.sink import TelemetrySink
 from horizon_app.engine.training.assemble import ArenaHook, Hooks, assemble
 from horizon_app.engine.training.checkpoint import EngineState, Snapshot, read_state, room_for
 from horizon_app.engine.training.config import EngineConfig
+from horizon_app.engine.training.evaluation import Evaluator
 from horizon_app.engine.training.feed import BatchFeed, FeedPosition
+from horizon_app.engine.training.generation import Generation, num_positions
 from horizon_app.engine.training.host_tier import HostFactory, HostLayout
 from horizon_app.engine.training.live_knobs import LiveKnobs
 from horizon_app.engine.training.plane_files import PlaneFiles
 from horizon_app.engine.training.report import StepReport, block_layout, plan_facts
+from horizon_app.engine.training.requests import Continuation, Evaluation, OnTokens, Sampling
 from horizon_app.engine.training.sizes import Sizes, decide_sizes
 from horizon_app.engine.training.step import StepResult
 
@@ -211,6 +214,20 @@ class Engine:
         self._accumulation.load(state.accumulation)
         self._m.loss_scale.load(state.loss_scale)
         return state.step
+
+    def evaluate(self, batches: Iterable[Batch]) -> Evaluation:
+        """The loss of the weights as they are; training goes on after it as if nothing had been. Raises EngineError."""
+        self._m.updates.flush()
+        evaluator = Evaluator(self._m.stages, self._m.forward, self.sizes.chunk_tokens)
+        return evaluator.run(batches, self._accumulation.micro_batch)
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, on_tokens: OnTokens = lambda _: True
+    ) -> list[Continuation]:
+        """New tokens behind each prompt, from the weights as they are. Raises EngineError."""
+        self._m.updates.flush()
+        positions = num_positions(self._hf_config)
+        return Generation(self._m.stages, self._m.forward, positions=positions).run(prompts, sampling, on_tokens)
 
     def close(self) -> None:
         """Stop threads and give memory back."""

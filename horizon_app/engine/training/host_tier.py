@@ -24,13 +24,19 @@ class HostLayout:
     """Planes of a model: which there are, their dtype and the elements of their pages."""
 
     def __init__(
-        self, partition: Partition, compute_dtype: torch.dtype, optimizer_state: OptimizerState, *, averages: bool
-    ) -> None:
+        self, partition: Partition, compute_dtype: torch.dtype, optimizer_state: OptimizerState | None, *,
+        averages: bool = False,
+    ) -> None:  # fmt: skip
+        """Without `optimizer_state` nothing is trained: there are weights alone."""
         sizes = [block.numel for block in partition.blocks]
+        self.planes: dict[PlaneName, tuple[torch.dtype, list[int]]] = {}
+        if optimizer_state is None:
+            self.planes[PlaneName.WEIGHT] = (compute_dtype, sizes)
+            return
         packed = optimizer_state is OptimizerState.INT8
         moments = [packed_bytes(size) for size in sizes] if packed else sizes
         moment_dtype = torch.uint8 if packed else torch.float32
-        self.planes: dict[PlaneName, tuple[torch.dtype, list[int]]] = {
+        self.planes |= {
             PlaneName.GRAD: (torch.float32, sizes),
             PlaneName.MASTER: (torch.float32, sizes),
             PlaneName.EXP_AVG: (moment_dtype, moments),
@@ -120,7 +126,8 @@ class HostFactory:
                 policy = make_policy(self._policy, frames)
                 first_page = first_pages[name]
                 planes[name] = PagedPlane(store, first_page, numels, dtype, num_frames=frames, policy=policy)
-        planes.setdefault(PlaneName.WEIGHT, planes[PlaneName.MASTER])
+        if PlaneName.WEIGHT not in planes:
+            planes[PlaneName.WEIGHT] = planes[PlaneName.MASTER]
         return HostPool(partition, planes, store=store, pinned=self._pinned)
 
     def new_input_plane(self, room: InputRoom) -> Plane:

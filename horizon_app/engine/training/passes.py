@@ -9,16 +9,14 @@ from dataclasses import dataclass
 
 import torch
 
-from horizon_app.engine.memory.geometry import Parameter, Partition
-from horizon_app.engine.memory.host_pool import HostPool
+from horizon_app.engine.memory.geometry import Partition
 from horizon_app.engine.model.staged import StagedModel
-from horizon_app.engine.streaming.access import Workspace
 from horizon_app.engine.streaming.gradients import GradientGather
-from horizon_app.engine.streaming.streamer import Streamer
 from horizon_app.engine.training.layer_inputs import LayerInputs
 from horizon_app.engine.training.loss import SummedCrossEntropy
 from horizon_app.engine.training.micro_batch import MicroBatch
 from horizon_app.engine.training.random_state import random_state, set_random_state
+from horizon_app.engine.training.stages import Stages
 
 Group = Sequence[MicroBatch]
 
@@ -28,11 +26,9 @@ class PassParts:
     """The parts that passes work with."""
 
     partition: Partition
-    pool: HostPool
     model: StagedModel
-    streamer: Streamer
+    stages: Stages
     gather: GradientGather
-    workspace: Workspace
     inputs: LayerInputs
     chunk_tokens: int
     recompute: bool
@@ -43,28 +39,15 @@ class StagePasses:
 
     def __init__(self, parts: PassParts) -> None:
         self._p = parts
-        self._head = len(parts.partition.stage_names) - 1
-        self._resident_of = [
-            [p for p in parts.partition.parameters if p.name in parts.model.resident and p.stage == stage]
-            for stage in range(self._head + 1)
-        ]
-        self._embedding_stages = sorted(
-            {0} | {parts.partition.by_name[lookup.parameter].stage for lookup in parts.model.lookups}
-        )
+        self._stages, self._head = parts.stages, parts.stages.head
         self._kept_leaves: list[dict[str, torch.Tensor]] = [{} for _ in parts.partition.stage_names]
-        self._stale: set[int] = set()  # stages whose small parameters on the device are those of the step before
-        self._next = 0  # compute step of the schedule
         self._scale = 1.0
         self._tokens = self._sequences = 1
         self._inputs: dict[tuple[int, int], torch.Tensor] = {}  # of layers whose graphs are kept
 
     def begin(self, scale: float, *, tokens: int, sequences: int) -> None:
         """A new optimizer step of so many trained tokens and sequences; gradients are multiplied by `scale`."""
-        self._next, self._scale, self._tokens, self._sequences = 0, scale, tokens, sequences
-
-    def weights_changed(self) -> None:
-        """The small parameters on the device are out of date from now on."""
-        self._stale = set(range(self._head + 1))
+        self._scale, self._tokens, self._sequences = scale, tokens, sequences
 
     def abandon(self) -> None:
         """Drop what a step that is given up has left on the device."""
@@ -79,11 +62,7 @@ class StagePasses:
 
     def embed(self, group: Group) -> None:
         """Look the tokens up, and learn what each layer will be given."""
-        for stage in self._embedding_stages:
-            self._enter(stage)
-        steps = self._p.streamer.schedule.steps
-        if steps and steps[self._next].stage == 0:
-            self._begin_compute_step()
+        self._stages.enter_embedding()
         with torch.enable_grad():
             for m in group:
                 prologue = self._p.model.prologue(m.input_ids, m.position_ids)
@@ -92,9 +71,8 @@ class StagePasses:
 
     def forward_layer(self, stage: int, group: Group) -> None:
         """One layer, upwards."""
-        self._enter(stage)
-        self._begin_compute_step()
-        gathered = self._fill(stage)
+        self._stages.enter(stage)
+        gathered = self._stages.fill(stage)
         keep = not self._p.recompute
         if keep:
             self._kept_leaves[stage] = gathered
@@ -125,8 +103,7 @@ class StagePasses:
 
         `last` says that no other group follows in this optimizer step.
         """
-        self._enter(self._head)
-        self._begin_compute_step()
+        self._stages.enter(self._head)
         losses = [self._head_of(m) for m in group]
         if self._p.model.router.listens:
             losses.append(self._router_loss(group))
@@ -187,8 +164,8 @@ class StagePasses:
 
     def backward_layer(self, stage: int, group: Group, *, last: bool) -> None:
         """One layer, downwards."""
-        self._begin_compute_step()
-        gathered = self._fill(stage) if self._p.recompute else self._kept_leaves[stage]
+        self._stages.step_on()
+        gathered = self._stages.fill(stage) if self._p.recompute else self._kept_leaves[stage]
         for m, following in zip(group, [*group[1:], None], strict=True):
             if self._p.recompute:
                 hidden = self._p.inputs.take((stage, m.index))
@@ -202,7 +179,7 @@ class StagePasses:
                 [output, *routers], [_there(m.gradient), *m.router_gradients.get(stage, [])]
             )  # fmt: skip
             m.gradient = _there(hidden.grad)
-            self._p.workspace.collect(self._p.model.gathered[stage], gathered)
+            self._collect_gathered(stage, gathered)
         self._kept_leaves[stage] = {}
         self._collect_resident(stage)
         if last:
@@ -224,9 +201,8 @@ class StagePasses:
 
     def backward_embedding(self, group: Group, *, last: bool) -> None:
         """Gradients of the embedding rows."""
-        steps = self._p.streamer.schedule.steps
-        if self._next < len(steps) and steps[self._next].stage == 0:
-            self._begin_compute_step()
+        if self._stages.is_next(0):
+            self._stages.step_on()
         for m in group:
             _there(m.embedded).backward(_there(m.gradient))
             for looked_up in m.rows:
@@ -242,34 +218,19 @@ class StagePasses:
 
     # -- inside
 
-    def _enter(self, stage: int) -> None:
-        """Wait for the stage's weights of this step, and put the small ones on the device."""
-        self._p.streamer.gate.pass_through(stage)
-        if stage not in self._stale:
-            return
-        self._stale.discard(stage)
-        with torch.no_grad():
-            for parameter in self._resident_of[stage]:
-                self._p.model.resident[parameter.name].copy_(self._p.pool.read(parameter))
-
-    def _begin_compute_step(self) -> None:
-        self._p.streamer.begin_compute_step(self._next)
-        self._next += 1
-
-    def _fill(self, stage: int) -> dict[str, torch.Tensor]:
-        return self._p.workspace.fill(self._p.model.gathered[stage], self._p.model.device)
+    def _collect_gathered(self, stage: int, leaves: dict[str, torch.Tensor]) -> None:
+        for parameter in self._p.model.gathered[stage]:
+            gradient = leaves[parameter.name].grad
+            if gradient is not None:
+                self._p.gather.add_parameter(parameter, gradient)
+                leaves[parameter.name].grad = None
 
     def _collect_resident(self, stage: int) -> None:
-        for parameter in self._resident_of[stage]:
+        for parameter in self._stages.resident_of[stage]:
             leaf = self._p.model.resident[parameter.name]
             if leaf.grad is not None:
                 self._p.gather.add_parameter(parameter, leaf.grad)
                 leaf.grad = None
-
-
-def gathered_blocks(partition: Partition, parameters: Sequence[Parameter]) -> tuple[int, ...]:
-    """The blocks that hold `parameters`, in order of use."""
-    return tuple(segment.block for parameter in parameters for segment in partition.segments_in(parameter))
 
 
 def total_loss(losses: Sequence[torch.Tensor]) -> float:

@@ -126,7 +126,8 @@ class _Stored:
                 f"{list(parameter.shape)}"
             )
         place.file.seek(place.start + first * out.element_size())
-        content: Any = memoryview(out.numpy()).cast("B")
+        array: Any = out.numpy()
+        content = memoryview(array).cast("B")
         if place.file.readinto(content) != content.nbytes:
             raise CheckpointUnusable(f"{self._what} ends in the middle of {parameter.name}")
 

@@ -16,12 +16,13 @@ from horizon_app.engine.optim.clipping import clip_factor, global_norm
 from horizon_app.engine.optim.loss_scale import LossScale, Overflow
 from horizon_app.engine.streaming.gradients import GradientGather
 from horizon_app.engine.streaming.host_order import expect_schedule
-from horizon_app.engine.streaming.schedule import Schedule, Shape, StageOrder, build_schedule
+from horizon_app.engine.streaming.schedule import Schedule, Shape, build_schedule
 from horizon_app.engine.streaming.streamer import Streamer
 from horizon_app.engine.training.layer_inputs import LayerInputs
 from horizon_app.engine.training.micro_batch import MicroBatch, packs_samples, split
-from horizon_app.engine.training.passes import StagePasses, gathered_blocks, total_loss
+from horizon_app.engine.training.passes import StagePasses, total_loss
 from horizon_app.engine.training.random_state import random_state, set_random_state
+from horizon_app.engine.training.stages import Stages
 from horizon_app.engine.training.updates import WeightUpdates
 
 
@@ -49,11 +50,11 @@ class StepParts:
     model: StagedModel
     streamer: Streamer
     gather: GradientGather
+    stages: Stages
     passes: StagePasses
     inputs: LayerInputs
     updates: WeightUpdates
     loss_scale: LossScale
-    orders: tuple[StageOrder, ...]
     recompute: bool
     order: ScheduleOrder
     max_grad_norm: float
@@ -65,7 +66,6 @@ class OptimizerStep:
     def __init__(self, parts: StepParts) -> None:
         self._p = parts
         self._schedule: tuple[Shape, Schedule] | None = None
-        self._gathered = [gathered_blocks(parts.partition, group) for group in parts.model.gathered]
 
     def run(self, batch: Batch, *, step: int, learning_rate: float, micro_batch: int) -> StepResult | None:
         """One update of the weights; None where an overflow made the attempt void, and the scale is smaller now.
@@ -107,6 +107,10 @@ class OptimizerStep:
             seconds=time.perf_counter() - begin,
         )  # fmt: skip
 
+    def order_lost(self) -> None:
+        """Something else announced the order of its accesses: the next step announces its own again."""
+        self._schedule = None
+
     def abandon(self) -> None:
         """Leave nothing behind of a step that did not come to its end; its copies are waited for."""
         parts = self._p
@@ -122,7 +126,7 @@ class OptimizerStep:
         shape = Shape(head_chunks=chunks, recompute=parts.recompute, order=parts.order)
         if self._schedule is None or self._schedule[0] != shape:
             parts.updates.flush()  # it follows the order that was expected before
-            self._schedule = shape, build_schedule(parts.orders, self._gathered, shape)
+            self._schedule = shape, build_schedule(parts.stages.orders, parts.stages.gathered_blocks, shape)
             expect_schedule(parts.pool, parts.partition, self._schedule[1], parts.updates.order)
         if parts.recompute:
             layers = range(1, parts.model.num_layers + 1)
@@ -131,7 +135,7 @@ class OptimizerStep:
             )
         sequences = sum(m.num_sequences for group in groups for m in group)
         parts.passes.begin(scale, tokens=tokens, sequences=sequences)
-        parts.streamer.begin_optimizer_step(self._schedule[1])
+        parts.stages.begin(self._schedule[1])
         parts.gather.begin_optimizer_step()
         return self._schedule[1]
 
@@ -149,14 +153,14 @@ class OptimizerStep:
     def _update(self, update: Update) -> None:
         parts = self._p
         parts.streamer.invalidate()
-        parts.passes.weights_changed()
+        parts.stages.weights_changed()
         parts.updates.begin(update)
 
     def _not_finite(self, step: int, loss: float, batch: Batch, micro: Sequence[MicroBatch]) -> None:
         """Give the attempt up, with a smaller loss scale where that may help. Raises where it can't."""
         parts = self._p
         number = parts.gather.first_bad_stage
-        stage = parts.partition.stage_names[len(parts.orders) - 1 if number is None else number]
+        stage = parts.partition.stage_names[parts.stages.head if number is None else number]
         sequences = tuple(_name_of(batch, sequence) for sequence in _bad_sequences(micro))
         self.abandon()
         parts.loss_scale.overflowed(Overflow(step=step, stage=stage, loss=loss, sequences=sequences))

@@ -1,3 +1,4 @@
+import dataclasses
 import errno
 import json
 import logging
@@ -118,7 +119,7 @@ def watched_engine(before_step: Callable[[int], None]) -> tuple[Builders, list[F
         built.append(FakeEngine(sink, before_step))
         return built[-1]
 
-    return Builders(data=fake_data, engine=engine), built
+    return dataclasses.replace(fake_builders(), engine=engine), built
 
 
 def test_session_hands_changed_knobs_to_its_engine_while_it_trains(tmp_path: Path) -> None:
@@ -163,7 +164,7 @@ def test_session_gives_the_engine_the_folder_of_the_disk_tier(tmp_path: Path) ->
         seen.append(disk_dir)
         return FakeEngine(sink, lambda step: None)
 
-    run_session(run_dir, Builders(data=fake_data, engine=engine))
+    run_session(run_dir, dataclasses.replace(fake_builders(), engine=engine))
     assert seen == [run_dir]
 
 
@@ -178,7 +179,7 @@ def test_session_stopped_while_reading_data_never_builds_an_engine(tmp_path: Pat
     def engine(*_: Any) -> Any:
         raise AssertionError("built although the run was stopped")
 
-    assert run_session(run_dir, Builders(data=data, engine=engine), stop) == 0
+    assert run_session(run_dir, dataclasses.replace(fake_builders(), data=data, engine=engine), stop) == 0
     assert states(run_dir) == ["stopped"]
 
 
@@ -303,7 +304,7 @@ def test_session_whose_data_changed_since_the_checkpoint_is_refused_with_both_fi
     def other_data(*_: Any) -> FakeData:
         return FakeData(fingerprint="0bad")
 
-    assert run_session(run_dir, Builders(data=other_data, engine=fake_builders().engine)) == 1
+    assert run_session(run_dir, dataclasses.replace(fake_builders(), data=other_data)) == 1
     assert (
         "the data have changed since the checkpoint of step 4 (fingerprint fa4e then, 0bad now)"
         in outcome(run_dir).reason

@@ -1,0 +1,24 @@
+"""How a process that loads models is set up, before anything heavy is imported."""
+
+import os
+
+from horizon_app.worker.memory_allocator import keep_freed_memory
+
+ENVIRONMENT = {
+    # Compute threads that sleep while they wait. Spinning ones take the core that a browser, the server or another run
+    # needs, and then wait for it themselves: with the cores shared, a step took ten times as long.
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "TQDM_DISABLE": "1",
+    "TRANSFORMERS_VERBOSITY": "warning",
+}
+"""A worker reads what is on this machine and nothing else, draws no progress bars into its log, and never spins."""
+
+
+def prepare_process() -> None:
+    """Lay down the environment, what the user has set left alone, and the allocator."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    keep_freed_memory()
