@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from horizon_app.cli.printable import printable
 from horizon_app.cli.refusals import CommandFailed, exit_codes, say
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
@@ -98,7 +99,7 @@ class _Talk:
         how = {"prompt": None, "messages": turns} if self._has_template else {"prompt": text}
         async for event in process.answer(self._asked.model_copy(update=how)):
             if isinstance(event, TextAdded) and show:
-                sys.stdout.write(_printable(event.text))
+                sys.stdout.write(printable(event.text))
                 sys.stdout.flush()
             if isinstance(event, TextRefused):
                 raise CommandFailed(event.message)
@@ -145,8 +146,3 @@ async def _turn(talk: _Talk, process: "GeneratorProcess", text: str) -> None:
     except CommandFailed as refused:
         say(str(refused))
     sys.stdout.write("\n")
-
-
-def _printable(text: str) -> str:
-    """A model may write anything; a terminal gets no control characters from it."""
-    return "".join(c if c in "\n\t" or c.isprintable() else f"\\x{ord(c):02x}" for c in text)

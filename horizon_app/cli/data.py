@@ -1,13 +1,13 @@
 """`horizon data`: what lies in data files, as a model would see it."""
 
 import sys
-import unicodedata
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from horizon_app.cli.printable import printable
 from horizon_app.cli.refusals import FAILED, exit_codes, say
 from horizon_app.cli.settings_option import JsonOption
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from horizon_app.contracts.data_view import DataPreview, SampleView
     from horizon_app.contracts.run_spec import DataSpec
 
+_MOST_SAID = 50
 data_app = typer.Typer(help="Look at data before training on it.", no_args_is_help=True)
 
 PathsArgument = Annotated[list[Path], typer.Argument(metavar="PATH...", help="Data files, or folders of them.")]
@@ -110,20 +111,17 @@ def _marked(sample: "SampleView") -> str:
     """The sample's text, with brackets around what is trained."""
     runs = groupby(zip(sample.tokens, sample.trained, strict=True), key=lambda token: token[1])
     texts = [(trained, "".join(text for text, _ in run)) for trained, run in runs]
-    return "".join(f"⟦{_printable(text)}⟧" if trained else _printable(text) for trained, text in texts)
-
-
-def _printable(text: str) -> str:
-    """Data may hold anything; a terminal gets no control characters from it."""
-    return "".join(c if c in "\n\t" or unicodedata.category(c) != "Cc" else f"\\x{ord(c):02x}" for c in text)
+    return "".join(f"⟦{printable(text)}⟧" if trained else printable(text) for trained, text in texts)
 
 
 def _say_troubles(found: "DataPreview") -> None:
     from horizon_app.cli.problem_lines import problem_line
 
-    for warning in found.warnings:
+    for warning in found.warnings[:_MOST_SAID]:
         say(f"warning: {problem_line(warning)}")
-    for problem in found.errors:
+    if len(found.warnings) > _MOST_SAID:
+        say(f"and {len(found.warnings) - _MOST_SAID} more warnings")
+    for problem in found.errors[:_MOST_SAID]:
         say(problem_line(problem))
-    if found.num_errors > len(found.errors):
-        say(f"and {found.num_errors - len(found.errors)} more problems")
+    if found.num_errors > _MOST_SAID:
+        say(f"and {found.num_errors - _MOST_SAID} more problems")

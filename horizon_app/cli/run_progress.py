@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
+from horizon_app.cli.printable import printable
 from horizon_app.cli.quantities import show_metric
-from horizon_app.contracts.events import FactNoted, LogWritten, MetricsRecorded, StateChanged
+from horizon_app.contracts.events import FactNoted, LogWritten, MetricsRecorded, SampleGenerated, StateChanged
 from horizon_app.contracts.frames import Frame
 
 LINE_INTERVAL_S = 10.0
@@ -52,7 +53,10 @@ class RunProgress:
     def show(self, frame: Frame) -> None:
         """Take one frame in."""
         if isinstance(frame, MetricsRecorded):
-            self._show_metrics(frame)
+            show = self._show_metrics if "train/loss" in frame.values else self._say_evaluation
+            show(frame)
+        elif isinstance(frame, SampleGenerated):
+            self.say(f"step {frame.step}, sample: {frame.prompt} → {printable(frame.text)}")
         elif isinstance(frame, StateChanged):
             self._bar.update(self._task, description=frame.state.value)
         elif isinstance(frame, FactNoted) and frame.kind == "plan":
@@ -62,6 +66,12 @@ class RunProgress:
             self.say(frame.message)
         elif isinstance(frame, LogWritten) and frame.level == "warning":
             self.say(f"warning: {frame.message}")
+
+    def _say_evaluation(self, frame: MetricsRecorded) -> None:
+        loss, perplexity = frame.values.get("eval/loss"), frame.values.get("eval/perplexity")
+        self.say(
+            f"step {frame.step}, eval loss {show_metric(loss, '.4f')}, perplexity {show_metric(perplexity, '.2f')}"
+        )
 
     def _show_metrics(self, frame: MetricsRecorded) -> None:
         values = frame.values

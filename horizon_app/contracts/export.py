@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from horizon_app.contracts.spec_fields import Size
+from horizon_app.contracts.spec_words import ChatTemplate
 
 ABOUT = "horizon_export.json"
 """What an export says of itself: by it, an export may be written in its place."""
@@ -72,6 +73,7 @@ class ExportOrder(_Words):
     shard_bytes: int
     run_id: str
     checkpoint: int
+    chat_template: ChatTemplate = ChatTemplate.TOKENIZER
 
 
 class ExportedFile(_Words):

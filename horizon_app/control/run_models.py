@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from horizon_app.contracts.run_view import RunDetail
+from horizon_app.contracts.spec_words import ChatTemplate
 from horizon_app.control.errors import NothingRecorded
 from horizon_app.control.model_folder import is_model_folder
 from horizon_app.control.run_folder import RunFolder
@@ -16,6 +17,8 @@ class SavedModel:
     step: int
     folder: Path
     run_dir: Path
+    chat_template: ChatTemplate
+    """What its chats were rendered with."""
 
 
 def saved_model(run: RunDetail, runs_dir: Path, step: int | None) -> SavedModel:
@@ -29,4 +32,5 @@ def saved_model(run: RunDetail, runs_dir: Path, step: int | None) -> SavedModel:
     if step not in there:
         steps = ", ".join(str(known) for known in sorted(there)) or "none"
         raise NothingRecorded(f"run {run.id} has no checkpoint of step {step}; there are: {steps}")
-    return SavedModel(step=step, folder=there[step], run_dir=run_dir)
+    template = ChatTemplate(run.spec["data"].get("chat_template", ChatTemplate.TOKENIZER))
+    return SavedModel(step=step, folder=there[step], run_dir=run_dir, chat_template=template)

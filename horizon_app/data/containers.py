@@ -4,6 +4,7 @@ import itertools
 import json
 import shutil
 import tempfile
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from enum import StrEnum
@@ -20,6 +21,9 @@ from horizon_app.data.records import Record, read_json_lines
 
 _PARQUET = b"PAR1"
 _MOST_BLANK_LINES = 1000
+_START_BYTES = 1 << 16
+_MOST_LINE_BYTES = 16 << 20
+"""A first line that is longer is not looked at to find the container."""
 
 
 class Container(StrEnum):
@@ -42,17 +46,21 @@ class Found(NamedTuple):
 def find_container(path: Path, *, as_text: bool) -> Found:
     """The container of a file; `as_text` takes a .txt or .md file for a text whatever it holds. Raises Unreadable."""
     with open_bytes(path) as file:
-        start = file.read(4)
-    if start == _PARQUET or inner_suffix(path) == ".parquet":
-        return Found(Container.PARQUET, "the file begins with PAR1" if start == _PARQUET else "its name ends so")
-    with open_bytes(path) as file:
-        first, second = _first_lines(read_lines(file))
+        start = file.read(_START_BYTES)
+    if start.startswith(_PARQUET) or inner_suffix(path) == ".parquet":
+        told = "the file begins with PAR1" if start.startswith(_PARQUET) else "its name ends so"
+        return Found(Container.PARQUET, told)
+    begins = start.removeprefix(BOM_UTF8).lstrip()[:1]
     document = is_document(path)
+    if begins == b"[" and not document:
+        return Found(Container.JSON, "the file begins with a bracket: a JSON array")
+    with open_bytes(path) as file:
+        first, second = _first_lines(read_lines(file, most_bytes=_MOST_LINE_BYTES))
     if document and (as_text or not _is_row(first)):
         return Found(Container.TEXT, f"a {inner_suffix(path)} file is one text")
-    if first.startswith("["):
-        return Found(Container.JSON, "the file begins with a bracket: a JSON array")
-    if first.startswith("{"):
+    if begins == b"{":
+        if not first and b"\n" not in start:
+            return Found(Container.JSON, "a JSON object of many MiB on one line")
         return _json_layout(first, second)
     if inner_suffix(path) == ".csv" or _has_row_columns(first):
         return Found(Container.CSV, f"the first line names the columns {', '.join(columns_of(first)[:8])}")
@@ -87,7 +95,7 @@ def _json_layout(first: str, second: str) -> Found:
     if row is not None:
         wraps = not second and not shapes.has_shape(row) and any(isinstance(row.get(key), list) for key in WRAPPERS)
         return Found(Container.JSON, "one JSON object around the rows") if wraps else lines
-    if _object(second) is not None or not _goes_on(first):
+    if _object(second) is not None or not first or not _goes_on(first):
         return lines  # whose first line is broken
     return Found(Container.JSON, "JSON objects over several lines")
 

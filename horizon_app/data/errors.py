@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from horizon_app.contracts.problems import FieldProblem
 
-MOST_LISTED = 50
+MOST_LISTED = 1000
+_MOST_TOLD = 50
 
 
 class DataError(Exception):
@@ -13,9 +14,9 @@ class DataError(Exception):
     def __init__(self, problems: list[FieldProblem], total: int | None = None) -> None:
         self.problems = problems
         self.total = len(problems) if total is None else total
-        lines = [problem_text(problem) for problem in problems]
-        if self.total > len(problems):
-            lines.append(f"and {self.total - len(problems)} more problems")
+        lines = [problem_text(problem) for problem in problems[:_MOST_TOLD]]
+        if self.total > len(lines):
+            lines.append(f"and {self.total - len(lines)} more problems")
         super().__init__("\n".join(lines))
 
 

@@ -4,6 +4,7 @@ UTF-8 is the only encoding, whatever the locale says; a byte order mark and Wind
 """
 
 import codecs
+import re
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
@@ -14,6 +15,14 @@ MOST_LINE_BYTES = 512 << 20
 
 _CHUNK_BYTES = 1 << 20
 _AROUND = 200
+# Letters of a script, and how many of all that is not ASCII they are at least, were the text in that encoding.
+_SCRIPTS = (
+    ("SHIFT_JIS", ("\u3040", "\u30ff"), 0.3),
+    ("EUC-JP", ("\u3040", "\u30ff"), 0.3),
+    ("EUC-KR", ("\uac00", "\ud7a3"), 0.95),
+    ("GB18030", ("\u4e00", "\u9fff"), 0.8),
+)
+_LETTERS_OF_A_WORD = 4  # Western texts have one or two letters beyond ASCII in a word, Cyrillic ones have all
 _BOM = codecs.BOM_UTF8
 _WIDE_MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32"),
@@ -40,11 +49,15 @@ class Line(NamedTuple):
     num_bytes: int
 
 
-def read_lines(file: IO[bytes]) -> Iterator[Line | NotUtf8]:
-    """The lines of a UTF-8 file; one that is not UTF-8 comes as what is wrong with it."""
+def read_lines(file: IO[bytes], *, most_bytes: int | None = None) -> Iterator[Line | NotUtf8]:
+    """The lines of a UTF-8 file; one that is not UTF-8 comes as what is wrong with it.
+
+    A line of more than `most_bytes` (512 MiB where left out) ends the reading.
+    """
+    most = MOST_LINE_BYTES if most_bytes is None else most_bytes
     offset = 0
     number = 0
-    while raw := file.readline(MOST_LINE_BYTES):
+    while raw := file.readline(most):
         number += 1
         line = raw.rstrip(b"\r\n")
         skipped = 0
@@ -53,8 +66,8 @@ def read_lines(file: IO[bytes]) -> Iterator[Line | NotUtf8]:
                 yield _not_utf8_at_all(wide)
                 return
             skipped = len(_BOM) if line.startswith(_BOM) else 0
-        if len(raw) == MOST_LINE_BYTES and not raw.endswith(b"\n"):
-            size = f"line {number} has more than {MOST_LINE_BYTES >> 20} MiB"
+        if len(raw) == most and not raw.endswith(b"\n"):
+            size = f"line {number} has more than {most >> 20} MiB"
             yield NotUtf8(f"{size}, which is too long for a row", "write one row a line", number, whole_file=True)
             return
         try:
@@ -114,9 +127,12 @@ def _bad_byte(around: bytes, at: int, offset: int, line: int) -> NotUtf8:
 
 def _likely_encoding(text: bytes) -> str:
     """A guess for the hint only: text is never read with it."""
-    try:
-        chinese = sum("\u4e00" <= character <= "\u9fff" for character in text.decode("gb18030"))
-    except UnicodeDecodeError:
-        return "WINDOWS-1252"
-    high = sum(byte >= 0x80 for byte in text)
-    return "GB18030" if chinese * 2 >= high * 0.8 else "WINDOWS-1252"
+    for encoding, script, share in _SCRIPTS:
+        try:
+            letters = [character for character in text.decode(encoding) if ord(character) >= 0x80]
+        except UnicodeDecodeError:
+            continue
+        if sum(script[0] <= letter <= script[1] for letter in letters) >= share * max(1, len(letters)):
+            return encoding
+    longest = max((len(run) for run in re.findall(rb"[\x80-\xff]+", text)), default=0)
+    return "WINDOWS-1251" if longest >= _LETTERS_OF_A_WORD else "WINDOWS-1252"

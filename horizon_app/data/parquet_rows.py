@@ -1,6 +1,7 @@
 """Rows of a Parquet file, some hundred at a time. A null inside of a nested value is a field that the row has not."""
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -38,5 +39,11 @@ def _cleaned(value: Any) -> Any:
         inside = cast(dict[str, Any], value)
         return {key: _cleaned(field) for key, field in inside.items() if field is not None}
     if isinstance(value, list):
-        return [_cleaned(item) for item in cast(list[Any], value)]
+        items = cast(list[Any], value)
+        if items and all(isinstance(item, tuple) for item in items):  # a map column: keys and values
+            return {str(key): _cleaned(field) for key, field in items if field is not None}
+        return [_cleaned(item) for item in items]
+    if isinstance(value, bytes):  # some writers do not say that a column is text
+        with suppress(UnicodeDecodeError):
+            return value.decode("utf-8")
     return value

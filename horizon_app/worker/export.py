@@ -25,6 +25,7 @@ from horizon_app.contracts.export import (
     ExportRefused,
     ExportStage,
 )
+from horizon_app.data.templates import built_in_template
 from horizon_app.engine.errors import EngineError, show_bytes
 from horizon_app.worker.environment import prepare_process
 from horizon_app.worker.failure import failure_reason
@@ -61,7 +62,7 @@ def export(order: ExportOrder, on_stage: Callable[[str], None]) -> Exported:
 
     begin = time.perf_counter()
     torch.set_grad_enabled(False)
-    source = open_checkpoint(Path(order.source))
+    source = open_checkpoint(Path(order.source), built_in_template(order.chat_template))
     target = Path(order.target)
     with appearing(target, may_replace=is_own) as folder:
         written = written_model(source, folder, order, on_stage)

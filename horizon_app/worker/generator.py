@@ -95,7 +95,7 @@ class Generator:
             piece = "" if new[0] is None else stream.add(new[0])
             if piece:
                 self._say(TextAdded(text=piece))
-            return self._inbox.is_wanted(request)
+            return self._inbox.is_wanted(request) and not stream.ended
 
         ids = self._tokens(request.asked)
         (found,) = self._engine.generate([ids], self._sampling(request.asked), listen)
@@ -104,7 +104,8 @@ class Generator:
         self._say(
             TextDone(
                 text=self._writer.text(found.tokens), checkpoint=self._step, prompt_tokens=len(ids),
-                new_tokens=len(found.tokens), ending=found.ending.value, seconds=time.perf_counter() - begin,
+                new_tokens=len(found.tokens), ending="stop" if stream.ended else found.ending.value,
+                seconds=time.perf_counter() - begin,
             )
         )  # fmt: skip
 
@@ -147,12 +148,12 @@ def main(run_dir: Path, step: int, idle_s: float, *, commands: BinaryIO, say: Sa
 
 
 def _load(run_dir: Path, step: int, inbox: Inbox, say: Say) -> tuple[Generator, GeneratorReady]:
+    order = read_order(run_dir)
     from horizon_app.contracts.run_spec import Init
     from horizon_app.engine.training.config import EngineConfig
     from horizon_app.engine.training.inference import InferenceEngine
     from horizon_app.worker.prompts import load_prompt_writer
 
-    order = read_order(run_dir)
     folder = run_dir / "checkpoints" / str(step)
     config = replace(EngineConfig.from_spec(order.spec, folder, order.disk_dir), init=Init.PRETRAINED)
     writer = load_prompt_writer(folder, order.spec.data.chat_template)

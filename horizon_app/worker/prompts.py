@@ -20,7 +20,9 @@ class PromptWriter:
         """`stop_ids` are those that the model's folder names, besides the marks that its chats end with."""
         self._tokenizer = tokenizer
         own = {tokenizer.eos_id} - {None}
-        self.stop_ids = frozenset({*stop_ids, *cast(set[int], own), *self._end_of_turn()})
+        mark, self.end_text = self._end_of_turn()
+        """By which an answer ends where the template's mark is no token of its own; else empty."""
+        self.stop_ids = frozenset({*stop_ids, *cast(set[int], own), *mark})
 
     @property
     def has_chat_template(self) -> bool:
@@ -47,35 +49,45 @@ class PromptWriter:
         return self._tokenizer.with_bos(ids).tolist()
 
     def text(self, ids: Sequence[int]) -> str:
-        """What generated tokens say, marks left out."""
+        """What generated tokens say, marks and what follows the end of an answer left out."""
+        words = self.words(ids)
+        return words.partition(self.end_text)[0] if self.end_text else words
+
+    def words(self, ids: Sequence[int]) -> str:
+        """All that generated tokens say, special tokens left out."""
         return self._tokenizer.words(ids)
 
     def _rendered(self, text: str) -> list[int]:
         return self._tokenizer.with_bos(self._tokenizer.encode_rendered([text])[0].ids).tolist()
 
-    def _end_of_turn(self) -> set[int]:
-        """The mark that follows an answer in the chat template, where that is a token of its own."""
+    def _end_of_turn(self) -> tuple[set[int], str]:
+        """The mark that follows an answer in the chat template: a token of its own, or a text."""
         if not self.has_chat_template:
-            return set()
+            return set(), ""
         messages = [{"role": "user", "content": _PROBE}, {"role": "assistant", "content": _PROBE}]
         _, found, tail = self._tokenizer.render(messages).rpartition(_PROBE)
         ids = self._tokenizer.encode_rendered([tail])[0].ids.tolist() if found and tail else []
-        return {ids[0]} if ids and self._tokenizer.is_special(ids[0]) else set()
+        if ids and self._tokenizer.is_special(ids[0]):
+            return {ids[0]}, ""
+        return set(), tail.strip() if found else ""
 
 
 class TextStream:
-    """Tokens in, the text that each adds out; half a character waits for its other half."""
+    """Tokens in, the text that each adds out; half a character, or half an end mark, waits for its other half."""
 
     def __init__(self, writer: PromptWriter) -> None:
         self._writer = writer
         self._ids: list[int] = []
         self._done = 0  # tokens whose text is out for good
         self._shown = ""  # text that is out of those behind them
+        self.ended = False
+        """The answer has come to its end mark."""
 
     def add(self, token: int) -> str:
         """The new text, empty where there is none yet."""
         self._ids.append(token)
-        text = self._writer.text(self._ids[self._done :])
+        words = self._writer.words(self._ids[self._done :])
+        text = self._certain(words)
         if text.endswith(_HOLD) or not text.startswith(self._shown):
             return ""
         new, self._shown = text[len(self._shown) :], text
@@ -86,6 +98,15 @@ class TextStream:
     def rest(self) -> str:
         """What waited for more that did not come."""
         return self._writer.text(self._ids[self._done :])[len(self._shown) :]
+
+    def _certain(self, words: str) -> str:
+        """What of a text is no part of an end mark, nor behind one."""
+        end = self._writer.end_text
+        if end and end in words:
+            self.ended = True
+            return words.partition(end)[0]
+        held = next((n for n in range(min(len(end), len(words)), 0, -1) if words.endswith(end[:n])), 0)
+        return words[: len(words) - held]
 
 
 def load_prompt_writer(model_dir: Path, chat_template: ChatTemplate = ChatTemplate.TOKENIZER) -> PromptWriter:

@@ -11,6 +11,8 @@ from transformers import (
     Gemma2Config,
     Gemma3TextConfig,
     GPT2Config,
+    GPTNeoXConfig,
+    GptOssConfig,
     LlamaConfig,
     MistralConfig,
     Olmo2Config,
@@ -18,6 +20,8 @@ from transformers import (
     PreTrainedConfig,
     Qwen2Config,
     Qwen3Config,
+    Qwen3MoeConfig,
+    Qwen3NextConfig,
 )
 
 from horizon_app.engine.errors import BadBatch
@@ -50,6 +54,20 @@ FAMILIES: dict[str, PreTrainedConfig] = {
     "phi3": Phi3Config(**SIZES),
     "olmo2": Olmo2Config(**SIZES),
     "cohere": CohereConfig(**SIZES),
+    "gpt_neox": GPTNeoXConfig(**{key: value for key, value in SIZES.items() if key != "num_key_value_heads"}),
+    "qwen3_moe": Qwen3MoeConfig(
+        num_experts=4, num_experts_per_tok=2, moe_intermediate_size=48, **{"head_dim": 16}, **SIZES
+    ),
+    "gpt_oss": GptOssConfig(
+        num_local_experts=4, num_experts_per_tok=2, head_dim=16, sliding_window=6,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0}, **SIZES,
+    ),
+    "qwen3_next": Qwen3NextConfig(
+        head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
+        shared_expert_intermediate_size=32, linear_num_value_heads=4, linear_num_key_heads=2, linear_key_head_dim=16,
+        linear_value_head_dim=16, layer_types=["linear_attention", "full_attention", "linear_attention"], **SIZES,
+    ),
     "gpt2": GPT2Config(
         n_embd=64, n_layer=3, n_head=4, vocab_size=VOCABULARY, n_positions=64, bos_token_id=None, eos_token_id=None
     ),

@@ -23,7 +23,7 @@ PIECE_ELEMENTS = 4 << 20
 """Elements of a tensor that are cast and compared at a time."""
 ROOM_BYTES = 64 << 20
 """Left free on the target's volume besides what is written."""
-CONFIG = "config.json"
+CONFIG, TEMPLATE = "config.json", "chat_template.jinja"
 _DTYPE_KEYS = ("dtype", "torch_dtype")
 
 
@@ -40,6 +40,7 @@ class Source:
     names: tuple[str, ...]  # a tied head is left out
     config: dict[str, Any]  # config.json
     tied: bool
+    chat_template: str | None = None  # in place of the tokenizer's own
 
     @property
     def parameters(self) -> int:
@@ -62,8 +63,11 @@ class Source:
         return _pieces(self.stored, name)
 
 
-def open_checkpoint(folder: Path) -> Source:
-    """Look at a checkpoint without reading a value. Raises WeightsUnusable, UnsupportedModel."""
+def open_checkpoint(folder: Path, chat_template: str | None = None) -> Source:
+    """Look at a checkpoint without reading a value; `chat_template` replaces the tokenizer's own.
+
+    Raises WeightsUnusable, UnsupportedModel.
+    """
     stored = StoredTensors(folder)
     odd = [name for name, tensor in stored.tensors.items() if tensor.dtype not in BITS]
     if odd:
@@ -72,7 +76,9 @@ def open_checkpoint(folder: Path) -> Source:
     twice = {head for head, embedding in aliases.items() if embedding in stored.tensors}
     config = cast(dict[str, Any], json.loads((folder / CONFIG).read_bytes()))
     names = tuple(name for name in stored.tensors if name not in twice)
-    return Source(folder=folder, stored=stored, names=names, config=config, tied=bool(aliases))
+    return Source(
+        folder=folder, stored=stored, names=names, config=config, tied=bool(aliases), chat_template=chat_template
+    )
 
 
 def write_safetensors(
@@ -94,6 +100,8 @@ def write_safetensors(
     source.stored.close()
     text = json.dumps(_config_of(source, dtype), indent=2, ensure_ascii=False) + "\n"
     companions[CONFIG] = text.encode()
+    if source.chat_template is not None:  # what the model was trained with, though its tokenizer does not bring it
+        companions[TEMPLATE] = source.chat_template.encode()
     return [*written, *(write_hashed(folder / name, content) for name, content in companions.items())]
 
 

@@ -84,7 +84,9 @@ def export_gguf(source: Source, folder: Path, dtype: ExportDtype, on_stage: OnSt
     require_room(folder, sum(tensor.num_bytes for tensor in tensors) + (64 << 20))
     writer = GGUFWriter(path, MODEL_ARCH_NAMES[_FAMILIES[family]])
     _describe(writer, config, file_type)
-    read_vocabulary(source.folder, config.vocab_size).write(writer)
+    vocabulary = read_vocabulary(source.folder, config.vocab_size)
+    vocabulary.special.chat_template = source.chat_template or vocabulary.special.chat_template
+    vocabulary.write(writer)
     on_stage(f"writing {len(tensors)} tensors to {path.name}")
     _write(writer, source, tensors, _rope_factors(config))
     on_stage("reading every tensor back")

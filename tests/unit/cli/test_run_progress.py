@@ -3,7 +3,7 @@ import io
 from rich.console import Console
 
 from horizon_app.cli.run_progress import RunProgress
-from horizon_app.contracts.frames import FactFrame, LogFrame, MetricsFrame, StateFrame
+from horizon_app.contracts.frames import FactFrame, LogFrame, MetricsFrame, SampleFrame, StateFrame
 from horizon_app.contracts.run_state import RunState
 
 
@@ -18,6 +18,8 @@ def shown(*, terminal: bool) -> str:
             progress.show(MetricsFrame(seq=2 + step, step=step, values=values))
         progress.show(LogFrame(seq=5, level="warning", message="[odd] brackets"))
         progress.show(LogFrame(seq=6, level="info", message="chatter"))
+        progress.show(MetricsFrame(seq=7, step=2, values={"eval/loss": 1.5, "eval/perplexity": 4.4817}))
+        progress.show(SampleFrame(seq=8, step=2, prompt="Hi", text="there\x1b[2J", num_tokens=2, ending="stop"))
     return out.getvalue()
 
 
@@ -25,6 +27,8 @@ def test_progress_without_a_terminal_writes_a_line_now_and_then() -> None:
     assert shown(terminal=False).splitlines() == [
         "step 1/40  loss 2.5000  1,234 tokens/s  hit rate –",
         "warning: [odd] brackets",
+        "step 2, eval loss 1.5000, perplexity 4.48",
+        "step 2, sample: Hi → there\\x1b[2J",
     ]
 
 

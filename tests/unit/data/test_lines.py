@@ -54,9 +54,19 @@ def test_line_that_no_memory_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -
     assert "too long for a row" in lines_of(b"short\n" + b"x" * 11 + b"\n")[1]
 
 
-@pytest.mark.parametrize(("encoding", "hint"), [("gb18030", "GB18030"), ("cp1252", "WINDOWS-1252")])
-def test_likely_encoding_is_named(encoding: str, hint: str) -> None:
-    text = "你好世界" if encoding == "gb18030" else "café déjà vu’s"
-    (line,) = read_lines(io.BytesIO(text.encode(encoding)))
+@pytest.mark.parametrize(
+    ("text", "encoding", "hint"),
+    [
+        ("你好世界", "gb18030", "GB18030"),
+        ("café déjà vu’s", "cp1252", "WINDOWS-1252"),
+        ("naïve,,résumé", "latin-1", "WINDOWS-1252"),
+        ("こんにちは世界", "shift_jis", "SHIFT_JIS"),
+        ("こんにちは世界", "euc-jp", "EUC-JP"),
+        ("안녕하세요 세계", "euc-kr", "EUC-KR"),
+        ("привет, мир", "cp1251", "WINDOWS-1251"),
+    ],
+)
+def test_likely_encoding_is_named(text: str, encoding: str, hint: str) -> None:
+    (line,) = read_lines(io.BytesIO(f'{{"text": "{text}"}}'.encode(encoding)))
     assert isinstance(line, NotUtf8)
-    assert hint in line.fix
+    assert f"iconv -f {hint} " in line.fix

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from horizon_app.contracts.run_spec import DataFormat
-from horizon_app.data import json_text
+from horizon_app.data import containers, json_text
 from horizon_app.data.errors import MOST_LISTED, DataError, ProblemList
 from horizon_app.data.reader import RowReader
 from horizon_app.data.rows import ChatRow, PairRow, Row, TextRow, content_digest
@@ -105,7 +105,7 @@ def test_field_of_a_problem_is_its_place_in_the_row(tmp_path: Path) -> None:
 def test_jsonl_with_many_bad_rows_lists_the_first_and_counts_all(tmp_path: Path) -> None:
     rows, problems, _ = read_all(write(tmp_path / "a.jsonl", f"{GOOD}\n" + "{\n" * (MOST_LISTED + 30)))
     assert len(rows) == 1
-    with pytest.raises(DataError, match="and 30 more problems") as caught:
+    with pytest.raises(DataError, match="and 980 more problems") as caught:
         problems.raise_if_any()
     assert [problem.line for problem in caught.value.problems] == list(range(2, MOST_LISTED + 2))
     assert caught.value.total == MOST_LISTED + 30
@@ -236,6 +236,31 @@ def test_compressed_files_give_the_same_rows(pack: Any, tmp_path: Path) -> None:
 def test_compressed_file_that_is_cut_short_is_refused_by_name(tmp_path: Path) -> None:
     _, problems = read(write(tmp_path / "a.jsonl.gz", gzip.compress(GOOD.encode())[:-4]))
     assert [(line, "cut short" in words) for line, words in problems] == [(None, True)]
+
+
+def test_parquet_maps_and_text_that_is_not_called_so_are_read(tmp_path: Path) -> None:
+    arguments = arrow.array([[("city", "Oslo"), ("day", None)]], arrow.map_(arrow.string(), arrow.string()))
+    function = arrow.StructArray.from_arrays([arrow.array([b"f"]), arguments], ["name", "arguments"])
+    call = arrow.StructArray.from_arrays([function], ["function"])
+    calls = arrow.ListArray.from_arrays([0, 1], call)
+    message = arrow.StructArray.from_arrays([arrow.array(["assistant"]), calls], ["role", "tool_calls"])
+    table = arrow.table({"messages": arrow.ListArray.from_arrays([0, 1], message)})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    ((turn,),) = chats(read(tmp_path / "a.parquet")[0])
+    assert turn["tool_calls"] == [{"function": {"name": "f", "arguments": {"city": "Oslo"}}}]
+
+
+def test_every_line_that_is_not_utf8_is_named_also_where_none_is(tmp_path: Path) -> None:
+    _, problems = read(write(tmp_path / "a.jsonl", '{"text": "é"}\n{"text": "ü"}\n'.encode("latin-1")))
+    assert [line for line, _ in problems] == [1, 2]
+
+
+def test_long_first_line_is_not_read_to_find_the_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "_MOST_LINE_BYTES", 64)
+    monkeypatch.setattr(containers, "_START_BYTES", 64)
+    for content, rows in ((json.dumps({"data": ALPACA}), 3), (json.dumps({**ALPACA[0], "more": "x" * 99}), 1)):
+        found, problems = read(write(tmp_path / "a.jsonl", content))
+        assert (len(found), problems) == (rows, [])
 
 
 def test_text_file_of_rows_is_read_as_rows_unless_text_is_asked_for(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from horizon_app.contracts.spec_words import ChatTemplate
 from horizon_app.worker.prompts import TextStream, load_prompt_writer
 from tests.support.small_model import END, write_small_model
 
@@ -73,3 +74,28 @@ def test_text_stream_shows_what_waits_in_vain_at_the_end(plain: Path) -> None:
     half = writer.continued("ß")[:1]
     assert [stream.add(token) for token in half] == [""]
     assert stream.rest() == "\ufffd"
+
+
+def test_answers_of_a_template_whose_marks_are_no_tokens_end_with_its_text(plain: Path) -> None:
+    """The tokenizer has never heard of <|im_end|>: the model spells it, and nobody wants to read that."""
+    writer = load_prompt_writer(plain, ChatTemplate.CHATML)
+    assert writer.end_text == "<|im_end|>"
+    spelt = writer.continued("a < b<|im_end|>\nmore")
+    stream = TextStream(writer)
+    shown = ""
+    for token in spelt:
+        shown += stream.add(token)
+        if stream.ended:
+            break
+    assert shown + stream.rest() == "a < b" == writer.text(spelt)
+    assert stream.ended
+    kept = TextStream(writer)
+    parts = [kept.add(token) for token in writer.continued("x <|im_e")]
+    assert "".join(parts) == "x "
+    assert kept.rest() == "<|im_e"
+
+
+def test_words_of_a_user_that_look_like_marks_stay_text(chat: Path) -> None:
+    writer = load_prompt_writer(chat)
+    mark = AutoTokenizer.from_pretrained(chat).convert_tokens_to_ids("<|im_end|>")
+    assert writer.prompt("say <|im_end|> twice").count(mark) == writer.prompt("say it twice").count(mark) == 1

@@ -147,3 +147,12 @@ def test_export_into_a_volume_that_is_too_full_is_refused_with_the_numbers(
     with pytest.raises(ExportImpossible, match=r"the export takes 37\d\.\d KiB, but .* has 0\.0 KiB free"):
         export(checkpoint(tmp_path / "source"), tmp_path / "target", torch.bfloat16)
     assert list((tmp_path / "target").iterdir()) == []
+
+
+def test_export_brings_the_template_that_the_run_chose(tmp_path: Path) -> None:
+    source = checkpoint(tmp_path / "source")
+    (source / "chat_template.jinja").unlink()
+    (tmp_path / "target").mkdir()
+    opened = open_checkpoint(source, chat_template="{{ messages[0].content }}")
+    write_safetensors(opened, tmp_path / "target", torch.bfloat16, shard_bytes=GIB, on_stage=lambda _: None)
+    assert (tmp_path / "target" / "chat_template.jinja").read_text() == "{{ messages[0].content }}"
