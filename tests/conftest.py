@@ -11,6 +11,9 @@ os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 # Read by OpenMP when torch is loaded: as in a worker, compute threads sleep while they wait.
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+# The look at data takes seconds, and most tests have models whose tokenizer is a name only. Its own tests turn it on.
+# Here too, for fixtures of a module or a session, which come before those of a test.
+os.environ["HORIZON_CHECK_DATA"] = "false"
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +23,6 @@ def _own_home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
         monkeypatch.delenv(name)
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HORIZON_HOME", str(home))
-    # Takes seconds, and most tests have models whose tokenizer is a name only. Tests of the look itself turn it on.
     monkeypatch.setenv("HORIZON_CHECK_DATA", "false")
     return home
 

@@ -325,12 +325,7 @@ class CheckpointSpec(_Section):
     """When the model is written to disk."""
 
     every: int = knob(100, "optimizer steps between checkpoints; 0 writes only at the end", unit="steps", ge=0)
-    keep: int = knob(
-        3,
-        "how many of the newest are kept; the best by eval loss and pinned ones stay beside them",
-        unit="checkpoints",
-        ge=1,
-    )
+    keep: int = knob(3, "how many of the newest stay, beside the best and pinned ones", unit="checkpoints", ge=1)
 
 
 class EvaluationSpec(_Section):

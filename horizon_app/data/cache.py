@@ -75,7 +75,8 @@ class TokenCache:
             if open_samples(entry) is None:  # another process may have been faster
                 shutil.rmtree(entry, ignore_errors=True)
                 partial.rename(entry)
-            self._forget_old(entry)
+            with suppress(OSError):  # another process may be doing the same
+                self._forget_old(entry)
         except DataError:
             raise
         except OSError as error:

@@ -14,6 +14,7 @@ from horizon_app.engine.errors import CheckpointUnusable
 from horizon_app.engine.training.checkpoint import Snapshot
 from horizon_app.engine.training.engine import Engine
 from tests.support.engines import least_host_memory, running, train, weights_of
+from tests.support.families import write_family
 from tests.support.tiny_models import VOCABULARY, RandomBatches, write_checkpoint
 
 SOURCE = RandomBatches()
@@ -176,6 +177,27 @@ def test_resumed_run_whose_steps_follow_memory_takes_the_next_sequences(tmp_path
         rest = short_of_memory(engine, change_at=-1)
     assert rest == whole[3:]
     assert source.first_asked[-1] == 4, "14 sequences were used up: the next is row 2 of batch 4"
+
+
+@pytest.mark.parametrize(
+    "family", ["mixtral (fused experts)", "gpt_neox (parallel residual)", "gemma3 (nested text_config)"]
+)
+def test_checkpoint_of_a_family_that_transformers_stores_otherwise_is_opened_by_both(
+    family: str, tmp_path: Path
+) -> None:
+    folder, saved = write_family(family, tmp_path / "model"), tmp_path / "saved"
+    saved.mkdir()
+    with running(folder, **merged(BASE)) as engine:
+        train(engine, SOURCE, 1)
+        engine.snapshot().write(saved)
+        masters = weights_of(engine)
+    model = AutoModelForCausalLM.from_pretrained(saved, dtype=torch.float32)
+    loaded = dict(model.named_parameters(remove_duplicate=False))
+    assert all(torch.equal(loaded[name], master) for name, master in masters.items())
+    with running(saved, **merged(BASE)) as engine:
+        assert engine.restore(saved) == 1
+        again = weights_of(engine)
+    assert all(torch.equal(again[name], master) for name, master in masters.items())
 
 
 class Told(threading.Event):
