@@ -162,7 +162,6 @@ def test_export_of_experts_is_loaded_and_says_how_they_are_stored(tmp_path: Path
     config = Qwen3MoeConfig(
         hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
         vocab_size=264, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=48,
-        **{"head_dim": 16},
     )  # fmt: skip
     AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(tmp_path / "model")
     (tmp_path / "checkpoint").mkdir()
