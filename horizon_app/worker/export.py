@@ -73,6 +73,11 @@ def export(order: ExportOrder, on_stage: Callable[[str], None]) -> Exported:
             "files": [file.model_dump() for file in files],
         }  # fmt: skip
         write_hashed(folder / ABOUT, (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode())
+    if source.fused_experts:
+        notes.append(
+            f"the experts of a layer are one tensor ({source.fused_experts[0]}), which transformers reads from "
+            "version 5 on and other tools may not"
+        )
     return Exported(
         path=str(target), format=order.format, dtype=order.dtype, checkpoint=order.checkpoint,
         parameters=source.parameters, bytes=sum(file.bytes for file in files), files=files,

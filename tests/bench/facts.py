@@ -43,7 +43,7 @@ def learn(folder: Path, count: int, epochs: int, report: Report) -> dict[str, An
         "model": {"path": str(smollm2_folder())},
         "data": {"path": "facts.jsonl", "eval_path": "held_out.jsonl", "sequence_length": 256},
         "training": {
-            "epochs": epochs, "global_batch_size": 4, "learning_rate": 3e-4, "warmup_steps": 10, "schedule": "linear",
+            "epochs": epochs, "global_batch_size": 2, "learning_rate": 3e-4, "warmup_steps": 10, "schedule": "linear",
         },
         "offload": {"device": "cpu", "param_block_size": "4MiB", "max_gpu_blocks": 24},
         "evaluation": {"every": 50}, "checkpoint": {"every": 0},

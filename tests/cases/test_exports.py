@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Qwen3MoeConfig
 
 from horizon_app.contracts.events import LogWritten
 from horizon_app.contracts.export import ExportDtype, Exported, ExportFormat, ExportOrder
@@ -22,11 +22,11 @@ from tests.support.engines import engine_config, running
 from tests.support.run_folders import read_journal
 from tests.support.server import ServerProcess
 from tests.support.tiny_models import RandomBatches
-from tests.support.trained_home import horizon
+from tests.support.trained_home import horizon, write_chat_model
 
 INPUTS = Path(__file__).parent / "inputs"
 CHATS = INPUTS / "_common" / "chat-12.jsonl"
-HELD_OUT = [RandomBatches(sequences=2, vocabulary=270).batch(7)]
+HELD_OUT = [RandomBatches(sequences=2, vocabulary=260).batch(7)]
 
 
 @pytest.fixture
@@ -154,6 +154,23 @@ def test_d06_awkward_names_work_from_the_run_to_the_export(tmp_path: Path, monke
         over_rest = server.post(f"/runs/{run_id}/export", {"path": str(below / "rest\nout"), "dtype": "fp32"})
     assert (over_rest["path"], over_rest["loaded"]) == (str(below / "rest\nout"), True)
     assert check(below / "rest\nout")["dtype"] == "torch.float32"
+
+
+@pytest.mark.usefixtures("loads_here")
+def test_export_of_experts_is_loaded_and_says_how_they_are_stored(tmp_path: Path) -> None:
+    write_chat_model(tmp_path / "model")
+    config = Qwen3MoeConfig(
+        hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=16, vocab_size=264, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=48,
+    )  # fmt: skip
+    AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(tmp_path / "model")
+    (tmp_path / "checkpoint").mkdir()
+    with running(tmp_path / "model") as engine:
+        engine.snapshot().write(tmp_path / "checkpoint")
+        loss = engine.evaluate(HELD_OUT).loss
+    done = export(tmp_path / "checkpoint", tmp_path / "out")
+    assert any("the experts of a layer are one tensor" in note for note in done.notes)
+    assert plain_loss(tmp_path / "out") == pytest.approx(loss, abs=1e-5)
 
 
 def test_export_into_an_own_export_replaces_it_and_into_a_changed_one_does_not(

@@ -53,6 +53,16 @@ def see_it_rest_while_hidden(page: Page, witness: Witness) -> None:
     wait_for(lambda: drawn(page, LOSS_CANVAS) != loss, "the page in view draws again")
 
 
+def go_on(page: Page, steps: int) -> None:
+    """The run goes on where it stopped, on the same page and in the same curve; then it is stopped again."""
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator(".run[data-state=running]")).to_be_visible(timeout=120_000)
+    wait_for(lambda: curve_points(page) >= steps + 2, "the curve goes on", 120)
+    page.get_by_role("button", name="Stop…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Stop and save the model").click()
+    expect(page.locator(".run[data-state=stopped]")).to_be_visible(timeout=120_000)
+
+
 def test_example_launched_from_the_form_is_watched_stopped_and_kept(
     page: Page, server: Server, witness: Witness, shots: Path
 ) -> None:
@@ -65,7 +75,8 @@ def test_example_launched_from_the_form_is_watched_stopped_and_kept(
     take_pictures(page, shots, "new")
 
     page.get_by_role("button", name="Start run").dblclick()
-    expect(page).to_have_url(f"{server.url}/runs/{server.get('/runs')['runs'][0]['id']}", timeout=30_000)
+    runs = wait_for(lambda: server.get("/runs")["runs"], "the data was looked at, and the run is made", 120)
+    expect(page).to_have_url(f"{server.url}/runs/{runs[0]['id']}", timeout=30_000)
     see_it_move(page)
     see_it_rest_while_hidden(page, witness)
     assert running_animations(page) == 0
@@ -87,6 +98,7 @@ def test_example_launched_from_the_form_is_watched_stopped_and_kept(
     page.reload()
     expect(page.locator(".run[data-state=stopped]")).to_be_visible()
     wait_for(lambda: curve_points(page) == steps, f"the reloaded curve has all {steps} points")
+    go_on(page, steps)
     page.get_by_role("link", name="Runs", exact=True).first.click()
     row = page.locator("[data-run]")
     expect(row).to_have_count(1)

@@ -107,6 +107,7 @@ export const api = {
   create: (spec: SpecDocument, key: string) =>
     call<RunDetail>("/runs", { method: "POST", body: { spec, start: true }, headers: { "idempotency-key": key } }),
   stop: (id: string, save: boolean) => call<Run>(`${at(id)}/stop`, { method: "POST", body: { save } }),
+  resume: (id: string) => call<Run>(`${at(id)}/resume`, { method: "POST", body: {} }),
   remove: (id: string) => call<Freed>(at(id), { method: "DELETE" }),
   series: (id: string, { keys, from, to, maxPoints }: SeriesQuery) =>
     call<SeriesAnswer>(`${at(id)}/metrics`, { query: { keys: keys.join(","), from, to, max_points: maxPoints } }),

@@ -214,13 +214,14 @@ export const en = {
   "stop.discard.text": "Earlier checkpoints stay; the work since then is lost.",
   "stop.choice": "What becomes of the model",
   "banner.failed": "This run failed.",
-  "banner.failed.fix": "The log has the whole story. Duplicate the run, change what the reason names, and start again.",
+  "banner.failed.fix":
+    "The log has the whole story. Mend what the reason names and resume, or duplicate the run and change it.",
   "banner.interrupted": "The worker of this run vanished.",
-  "banner.interrupted.fix":
-    "The log ends where it was lost. What the last checkpoint holds is whole; duplicate the run to start again.",
+  "banner.interrupted.fix": "The log ends where it was lost. Resuming goes on from the last whole checkpoint.",
   "banner.stopped": "Stopped before the end.",
   "banner.stopped.saved": "The model of step {step} is saved.",
   "banner.stopped.none": "No model was saved.",
+  "banner.resume": "Resume",
   "banner.log": "Open the log",
   "banner.queued": "Waiting for the device. It starts by itself when the run before it has ended.",
   "banner.starting": "The worker is starting: it reads the model and lays out its blocks.",

@@ -43,6 +43,11 @@ class Source:
     chat_template: str | None = None  # in place of the tokenizer's own
 
     @property
+    def fused_experts(self) -> list[str]:
+        """Tensors that hold all experts of a layer in one, as transformers keeps them in memory."""
+        return [name for name in self.names if ".experts." in name and len(self.stored.tensors[name].shape) == 3]
+
+    @property
     def parameters(self) -> int:
         """Elements of all tensors."""
         return sum(self.stored.tensors[name].numel for name in self.names)

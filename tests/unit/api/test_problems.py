@@ -13,6 +13,8 @@ from horizon_app.store.errors import DatabaseBusy
 from tests.support.server import scripted_spec
 
 NO_RUN = "20260101-000000-abcdef"
+BODIES = {"generate": {"prompt": "once"}, "export": {"path": "exports/model"}}
+"""Of routes that ask for more than an empty one."""
 
 
 def problem(answer: Any, status: int) -> Problem:
@@ -34,7 +36,7 @@ def test_every_route_of_a_run_answers_an_unknown_run_with_404(app: FastAPI, clie
     assert len(routes) >= 9
     for method, path in routes:
         for run_id in (NO_RUN, "x" * 5000):
-            body = {} if method in ("PATCH", "POST") else None
+            body = BODIES.get(path.rpartition("/")[2], {}) if method in ("PATCH", "POST") else None
             answer = client.request(method, path.replace("{run_id}", run_id).replace("{step}", "1"), json=body)
             assert problem(answer, 404).type in ("horizon:run-not-found", "horizon:not-found"), path
 

@@ -18,15 +18,22 @@ SURFACE = {
     "": ["--version"],
     "serve": ["--host", "--port", "--home", "--open/--no-open", "--example/--no-example"],
     "run": ["spec", "--set", "--json", "--resume", "--home"],
+    "chat": [
+        "run_id", "--checkpoint", "--message/-m", "--system", "--max-new-tokens", "--temperature", "--top-p", "--top-k",
+        "--seed", "--json", "--home",
+    ],
     "runs list": ["--state", "--tag", "--q", "--sort", "--limit", "--cursor", "--json", "--home"],
     "runs show": ["run_id", "--json", "--home"],
     "runs stop": ["run_id", "--save/--no-save", "--json", "--home"],
     "runs delete": ["run_id", "--yes/-y", "--json", "--home"],
+    "runs export": [
+        "run_id", "--model", "--format", "--dtype", "--checkpoint", "--shard-size", "--json", "--home",
+    ],
     "runs resume": ["run_id", "--set", "--json", "--home"],
     "runs checkpoint": ["run_id", "--json", "--home"],
     "runs checkpoints": ["run_id", "--json", "--home"],
     "runs pin": ["run_id", "step", "--off", "--json", "--home"],
-}
+}  # fmt: skip
 """Every verb with its arguments and options: scripts rely on these. Add freely, take away never."""
 
 OTHERS = {"example", "model", "data"}

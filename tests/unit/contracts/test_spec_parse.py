@@ -61,8 +61,7 @@ def test_unknown_keys_name_the_nearest_one_also_in_another_section() -> None:
     [
         ("compression", "gradients", "one_bit"), ("compression", "parameters", "delta"),
         ("compression", "activations", "int8"), ("compute", "fuse_linears", True), ("compute", "cuda_graphs", True),
-        ("compute", "cpu_layers", 5.0), ("evaluation", "every", 7),
-        ("samples", "every", 10),
+        ("compute", "cpu_layers", 5.0),
     ],
 )  # fmt: skip
 def test_values_of_later_versions_are_refused_by_name(section: str, key: str, value: object) -> None:
