@@ -12,8 +12,8 @@ from horizon_app.cli.refusals import FAILED, exit_codes, say
 from horizon_app.cli.settings_option import JsonOption
 
 if TYPE_CHECKING:
+    from horizon_app.contracts.data_spec import DataSpec
     from horizon_app.contracts.data_view import DataPreview, SampleView
-    from horizon_app.contracts.run_spec import DataSpec
 
 _MOST_SAID = 50
 data_app = typer.Typer(help="Look at data before training on it.", no_args_is_help=True)

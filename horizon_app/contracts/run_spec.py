@@ -3,10 +3,12 @@
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from horizon_app.contracts.data_spec import DataSpec
 from horizon_app.contracts.spec_fields import (
     LossScale,
+    Section,
     Size,
     SizeOrAuto,
     WindowOrAuto,
@@ -18,10 +20,7 @@ from horizon_app.contracts.spec_fields import (
 from horizon_app.contracts.spec_words import (
     AccumulationPolicy,
     ActivationCompression,
-    BadRows,
-    ChatTemplate,
     Compute,
-    DataFormat,
     Disk,
     GradientCompression,
     Init,
@@ -31,8 +30,6 @@ from horizon_app.contracts.spec_words import (
     Policy,
     Recompute,
     ScheduleOrder,
-    TooLong,
-    TrainOn,
 )
 
 _MODULE_WORD = re.compile(r"[A-Za-z0-9_.]+")
@@ -41,11 +38,7 @@ _MODULE_WORD = re.compile(r"[A-Za-z0-9_.]+")
 _Prompt = Annotated[str, Field(pattern=r"\S", max_length=20_000)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
-
-
-class ModelSpec(_Section):
+class ModelSpec(Section):
     """Which model is trained."""
 
     path: str = Field(
@@ -58,57 +51,7 @@ class ModelSpec(_Section):
     )
 
 
-class DataSpec(_Section):
-    """What it is trained on."""
-
-    path: str | list[str] = Field(
-        description="a file, a list of files, or a folder; relative to the spec file, or to the home folder over REST",
-        json_schema_extra={"x-unit": "", "x-main": True, "x-live": False, "x-unavailable": []},
-    )
-    format: DataFormat = knob(DataFormat.AUTO, "shape of the rows; auto looks at the content")
-    chat_template: ChatTemplate = knob(
-        ChatTemplate.TOKENIZER,
-        "how conversations become text; a model without a template of its own needs one of the others",
-    )
-    eval_path: str | list[str] | None = knob(None, "data for the eval loss: a file, a list of files, or a folder")
-    eval_fraction: float = knob(
-        0.0,
-        "share of the samples kept for the eval loss; which they are depends on their content alone",
-        ge=0.0,
-        lt=1.0,
-    )
-    sequence_length: int = knob(512, "tokens per sequence", unit="tokens", ge=2, le=1 << 20, main=True)
-    packing: bool = knob(True, "put several samples into one sequence; none attends to another")
-    train_on: TrainOn = knob(
-        TrainOn.COMPLETIONS,
-        "completions trains on the assistant's words only; plain text is always trained whole",
-        main=True,
-    )
-    too_long: TooLong = knob(
-        TooLong.TRUNCATE,
-        "conversations and answers longer than a sequence are cut there, or dropped and counted; a long text is split",
-    )
-    bad_rows: BadRows = knob(
-        BadRows.REFUSE, "rows that can't be used keep the run from starting, or are skipped, counted and listed"
-    )
-    shuffle: bool = knob(True, "each epoch in an order of its own; false keeps the order of the files")
-    seed: int = knob(0, "seed of the order of the samples", ge=0, lt=1 << 63)
-
-    @field_validator("path", "eval_path")
-    @classmethod
-    def _not_empty(cls, value: str | list[str] | None) -> str | list[str] | None:
-        if value is not None and (not value or (isinstance(value, list) and not all(value))):
-            raise ValueError("no file named; write a path or a list of paths")
-        return value
-
-    @model_validator(mode="after")
-    def _one_eval(self) -> "DataSpec":
-        if self.eval_path is not None and self.eval_fraction:
-            raise ValueError("eval_path and eval_fraction are both given; keep one")
-        return self
-
-
-class TrainingSpec(_Section):
+class TrainingSpec(Section):
     """How long and how fast it learns."""
 
     optimizer_steps: int | None = knob(
@@ -165,7 +108,7 @@ class TrainingSpec(_Section):
         return self
 
 
-class PrecisionSpec(_Section):
+class PrecisionSpec(Section):
     """Number formats. The masters are fp32, always."""
 
     compute: Compute = knob(
@@ -205,7 +148,7 @@ class PrecisionSpec(_Section):
         return value
 
 
-class OffloadSpec(_Section):
+class OffloadSpec(Section):
     """Where the blocks live and how they travel."""
 
     device: str = knob("auto", "auto, cpu, cuda or cuda:N", pattern=r"^(auto|cpu|cuda(:[0-9]+)?)$")
@@ -261,7 +204,7 @@ class OffloadSpec(_Section):
         return value
 
 
-class AccumulationSpec(_Section):
+class AccumulationSpec(Section):
     """How many micro-batches make one optimizer step."""
 
     policy: AccumulationPolicy = knob(
@@ -280,7 +223,7 @@ class AccumulationSpec(_Section):
         return value
 
 
-class CompressionSpec(_Section):
+class CompressionSpec(Section):
     """Smaller copies; all off unless asked."""
 
     parameters: Annotated[ParameterCompression, later(ParameterCompression.DELTA, instead="none")] = knob(
@@ -298,7 +241,7 @@ class CompressionSpec(_Section):
     )
 
 
-class ComputeSpec(_Section):
+class ComputeSpec(Section):
     """How the products run."""
 
     fuse_linears: Annotated[bool, only_now(lambda v: v is False, "fused linears", "false")] = knob(
@@ -321,14 +264,14 @@ class ComputeSpec(_Section):
     )
 
 
-class CheckpointSpec(_Section):
+class CheckpointSpec(Section):
     """When the model is written to disk."""
 
     every: int = knob(100, "optimizer steps between checkpoints; 0 writes only at the end", unit="steps", ge=0)
     keep: int = knob(3, "how many of the newest stay, beside the best and pinned ones", unit="checkpoints", ge=1)
 
 
-class EvaluationSpec(_Section):
+class EvaluationSpec(Section):
     """When the eval loss is measured, where there is eval data."""
 
     every: int = knob(
@@ -336,7 +279,7 @@ class EvaluationSpec(_Section):
     )
 
 
-class SamplesSpec(_Section):
+class SamplesSpec(Section):
     """Text generated while training."""
 
     every: int = knob(0, "optimizer steps between samples, with one at the end; 0 is off", unit="steps", ge=0)
@@ -354,7 +297,7 @@ class SamplesSpec(_Section):
         return self
 
 
-class RunSpec(_Section):
+class RunSpec(Section):
     """One run, as asked. Everything has a default but model.path and data.path."""
 
     name: str | None = knob(None, "shown in the history; made from the model's name where absent", max_length=200)

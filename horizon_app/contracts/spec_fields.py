@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 from pydantic.functional_validators import AfterValidator
 
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
@@ -169,3 +169,9 @@ def knob(
     """A field of the spec with what the form needs: unit, whether it is a main knob, what can't be chosen yet."""
     extra: dict[str, Any] = {"x-unit": unit, "x-main": main, "x-live": live, "x-unavailable": list(unavailable)}
     return Field(default, description=description, title=title or None, json_schema_extra=extra, **bounds)
+
+
+class Section(BaseModel):
+    """A part of the spec: frozen, and a key that it does not know is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)

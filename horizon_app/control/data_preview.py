@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from horizon_app.contracts.data_spec import DataSpec
 from horizon_app.contracts.data_view import DataPreview
 from horizon_app.contracts.problems import FieldProblem, SpecRefused
-from horizon_app.contracts.run_spec import DataSpec
 from horizon_app.contracts.spec_parse import parse_spec
 from horizon_app.control.errors import DataRefused, PreviewFailed
 from horizon_app.control.paths import rules_for_clients

@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from horizon_app.contracts.data_spec import DataSpec
 from horizon_app.contracts.events import StateChanged
 from horizon_app.contracts.ids import RunId, new_run_id
 from horizon_app.contracts.problems import FieldProblem, SpecRefused
-from horizon_app.contracts.run_spec import DataSpec, RunSpec
+from horizon_app.contracts.run_spec import RunSpec
 from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.spec_parse import parse_spec
 from horizon_app.control.labels import label_problems

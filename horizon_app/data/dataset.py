@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from horizon_app.contracts.run_spec import DataSpec
+from horizon_app.contracts.data_spec import DataSpec
 from horizon_app.contracts.spec_words import BadRows
 from horizon_app.data.batches import Batch
 from horizon_app.data.cache import TokenCache

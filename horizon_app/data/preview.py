@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from horizon_app.contracts.data_spec import DataSpec
 from horizon_app.contracts.data_view import DataFileView, DataPreview, SampleView
 from horizon_app.contracts.problems import FieldProblem
-from horizon_app.contracts.run_spec import DataSpec
 from horizon_app.contracts.spec_words import BadRows, TrainOn
 from horizon_app.data.batches import IGNORE
 from horizon_app.data.conversations import ASSISTANT

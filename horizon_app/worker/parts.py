@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from horizon_app.contracts.data_spec import DataSpec
 from horizon_app.contracts.events import PeakUse
-from horizon_app.contracts.run_spec import DataSpec, RunSpec
+from horizon_app.contracts.run_spec import RunSpec
 from horizon_app.data.batches import Batch, BatchSource
 from horizon_app.engine.telemetry.sink import TelemetrySink
 from horizon_app.engine.training.requests import Continuation, Evaluation, OnTokens, Sampling

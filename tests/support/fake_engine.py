@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from horizon_app.contracts.checkpoints import STATE, CheckpointFile
+from horizon_app.contracts.data_spec import DataSpec
 from horizon_app.contracts.events import PeakUse
 from horizon_app.contracts.problems import FieldProblem
 from horizon_app.contracts.residency import (
@@ -26,7 +27,7 @@ from horizon_app.contracts.residency import (
     StageLayout,
     encode_frame,
 )
-from horizon_app.contracts.run_spec import DataSpec, Policy, RunSpec
+from horizon_app.contracts.run_spec import Policy, RunSpec
 from horizon_app.data.batches import Batch, BatchSource
 from horizon_app.data.errors import DataError
 from horizon_app.engine.errors import EngineError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from horizon_app.contracts.run_spec import DataSpec
+from horizon_app.contracts.data_spec import DataSpec
 from horizon_app.control.data_preview import data_problems, preview_for_client
 from horizon_app.control.errors import DataRefused, PreviewFailed
 from horizon_app.settings import AppSettings

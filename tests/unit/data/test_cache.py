@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from horizon_app.contracts.run_spec import DataSpec
+from horizon_app.contracts.data_spec import DataSpec
 from horizon_app.data import cache as caches
 from horizon_app.data import dataset as datasets
 from horizon_app.data.dataset import Dataset, load_dataset

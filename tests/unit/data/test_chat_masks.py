@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from horizon_app.contracts.run_spec import TrainOn
+from horizon_app.contracts.spec_words import TrainOn
 from horizon_app.data.encoding import Encoded, encode_rows
 from horizon_app.data.errors import DataError, ProblemList
 from horizon_app.data.rows import ChatRow

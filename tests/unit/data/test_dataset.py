@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from horizon_app.contracts.run_spec import DataSpec
+from horizon_app.contracts.data_spec import DataSpec
 from horizon_app.data.batches import IGNORE, Batch
 from horizon_app.data.dataset import Dataset, load_dataset
 from horizon_app.data.errors import DataError

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from horizon_app.contracts.run_spec import TrainOn
+from horizon_app.contracts.spec_words import TrainOn
 from horizon_app.data import texts
 from horizon_app.data.encoding import Encoded, encode_rows
 from horizon_app.data.errors import ProblemList

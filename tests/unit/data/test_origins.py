@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from horizon_app.contracts.run_spec import DataSpec
+from horizon_app.contracts.data_spec import DataSpec
 from horizon_app.data.dataset import Dataset, load_dataset
 from tests.unit.data.conftest import MakeTokenizer, WriteRows
 

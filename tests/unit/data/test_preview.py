@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
+from horizon_app.contracts.data_spec import DataSpec
 from horizon_app.contracts.data_view import DataPreview
-from horizon_app.contracts.run_spec import DataSpec
 from horizon_app.data import preview as previews
 from horizon_app.data.dataset import load_dataset
 from horizon_app.data.preview import preview

@@ -10,7 +10,7 @@ import pyarrow.parquet as parquet
 import pytest
 import zstandard
 
-from horizon_app.contracts.run_spec import DataFormat
+from horizon_app.contracts.spec_words import DataFormat
 from horizon_app.data import containers, json_text
 from horizon_app.data.errors import MOST_LISTED, DataError, ProblemList
 from horizon_app.data.reader import RowReader
