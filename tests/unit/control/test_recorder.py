@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from horizon_app.contracts.events import EVENT, Event, FactNoted, LogWritten, StateChanged, metrics_event
 from horizon_app.contracts.run_state import RunState
+from horizon_app.control import sparkline
 from horizon_app.control.recorder import JournalBatch, note, record_batch
 from horizon_app.store.database import Database
 from horizon_app.store.events import events_after
+from horizon_app.store.metrics import series
 from horizon_app.store.runs import StoredRun, get_order, get_run
 from tests.support.stores import add_run, open_store
 
@@ -126,3 +128,28 @@ def test_recorded_events_are_the_journals_own(tmp_path: Path) -> None:
         found = stream(database, run_id)[-1]
     found.pop("seq")
     assert EVENT.validate_python(found) == JOURNAL[0]
+
+
+@pytest.mark.parametrize("pieces", [[(1, 7)], [(1, 4), (5, 7)], [(1, 5), (6, 7)]])
+def test_run_that_goes_on_from_an_earlier_step_forgets_what_was_measured_behind_it(
+    pieces: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    """Whether all is recorded at once or in pieces; the stream itself keeps what happened."""
+    events: list[Event] = [
+        *(metrics_event(step, {"train/loss": 4.0 / step}) for step in range(1, 5)),
+        FactNoted(kind="resumed", message="", data={"step": 2}),
+        metrics_event(3, {"train/loss": 9.0}),
+        LogWritten(message="the end"),
+    ]
+    lines = [event.model_dump_json().encode() for event in events]
+    with open_store(tmp_path) as database:
+        run_id = add_run(database, RunState.STARTING)
+        for first, last in pieces:
+            record_batch(database, run_id, batch(first, last, lines))
+        run = recorded(database, run_id)
+        with database.read() as tx:
+            points = series(tx, run_id, ["train/loss"], first=None, last=None, max_points=100)["train/loss"].points
+        steps = [event["step"] for event in stream(database, run_id) if event["type"] == "metrics"]
+    assert points == [(1, 4.0), (2, 2.0), (3, 9.0)]
+    assert (run.step, sparkline.values(run.sparkline)) == (3, [4.0, 2.0, 9.0])
+    assert steps == [1, 2, 3, 4, 3]
