@@ -1,19 +1,22 @@
 """Device memory that runs short: smaller micro-batches, the same sequences, the same losses."""
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, GPT2Config
 
 from horizon_app.data.batches import Batch
 from horizon_app.engine.errors import OutOfDeviceMemory
 from horizon_app.engine.training.engine import Engine
+from horizon_app.engine.training.step import StepResult
 from tests.support.engines import NotingSink, running, train, weights_of
 from tests.support.plain_loop import PlainResult, train_plainly
-from tests.support.tiny_models import RandomBatches, write_checkpoint
+from tests.support.tiny_models import VOCABULARY, RandomBatches, write_checkpoint
 
 SOURCE = RandomBatches()
 STEPS = 5
@@ -213,3 +216,21 @@ class Ending(RandomBatches):
 def test_engine_source_that_ends_ends_the_run(llama: Path) -> None:
     with running(llama, offload=OFFLOAD) as engine:
         assert engine.train(Ending(), 5, lambda: False, lambda _: None) == 2
+
+
+def test_engine_out_of_memory_leaves_the_random_state_as_if_nothing_was_drawn(tmp_path: Path) -> None:
+    config = GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=VOCABULARY, n_positions=64, resid_pdrop=0.2)
+    AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(tmp_path)
+    begun: list[torch.Tensor] = []
+    with running(tmp_path, offload=OFFLOAD, compute={"recompute": "always"}) as engine:
+        Shortage(engine, {3}, ERRORS["cpu"])
+        run = engine._m.step.run
+
+        def noting(*arguments: Any, **options: Any) -> StepResult | None:
+            begun.append(torch.get_rng_state())
+            return run(*arguments, **options)
+
+        engine._m.step.run = noting  # type: ignore[method-assign]
+        train(engine, SOURCE, 2)
+    assert len(begun) == 3, "one of two steps was done again"
+    assert [torch.equal(before, state) for before, state in pairwise(begun)].count(True) == 1

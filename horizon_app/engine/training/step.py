@@ -5,6 +5,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
 from horizon_app.contracts.run_spec import ScheduleOrder
 from horizon_app.data.batches import Batch
 from horizon_app.engine.errors import BadBatch
@@ -66,6 +68,7 @@ class OptimizerStep:
     def __init__(self, parts: StepParts) -> None:
         self._p = parts
         self._schedule: tuple[Shape, Schedule] | None = None
+        self._dice: torch.Tensor | None = None  # the random state that the step began with, where dropout draws
 
     def run(self, batch: Batch, *, step: int, learning_rate: float, micro_batch: int) -> StepResult | None:
         """One update of the weights; None where an overflow made the attempt void, and the scale is smaller now.
@@ -86,7 +89,7 @@ class OptimizerStep:
         scale = parts.loss_scale.scale
         groups = [micro] if parts.order is ScheduleOrder.LAYER_MAJOR else [[m] for m in micro]
         schedule = self._begin(groups, scale, total)
-        dice = random_state(parts.model.device) if parts.model.has_dropout else None
+        self._dice = random_state(parts.model.device) if parts.model.has_dropout else None
         losses: list[float] = []
         for number, group in enumerate(groups):
             losses.append(self._up_and_down(group, last=number == len(groups) - 1))
@@ -95,8 +98,6 @@ class OptimizerStep:
         norm = global_norm(parts.gather.finish()) / scale
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self._not_finite(step, loss, batch, micro)
-            if dice is not None:
-                set_random_state(dice, parts.model.device)
             return None
         parts.loss_scale.succeeded()
         factor = clip_factor(norm, parts.max_grad_norm) / scale
@@ -112,8 +113,10 @@ class OptimizerStep:
         self._schedule = None
 
     def abandon(self) -> None:
-        """Leave nothing behind of a step that did not come to its end; its copies are waited for."""
+        """Leave nothing behind of a step that did not come to its end, not even what it drew; copies are waited for."""
         parts = self._p
+        if self._dice is not None:
+            set_random_state(self._dice, parts.model.device)
         parts.streamer.release_current()
         parts.updates.flush()  # what waits there are good gradients, of the step before
         parts.gather.drop()
