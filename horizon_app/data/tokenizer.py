@@ -195,6 +195,7 @@ def load_tokenizer(folder: Path, chat_template: ChatTemplate = ChatTemplate.TOKE
     Raises DataError that says why it can't be used.
     """
     import transformers  # seconds of import time
+    from huggingface_hub.errors import StrictDataclassError  # config.json is read to find the kind of tokenizer
 
     auto: Any = cast(Any, transformers).AutoTokenizer
     if not folder.is_dir():
@@ -204,11 +205,12 @@ def load_tokenizer(folder: Path, chat_template: ChatTemplate = ChatTemplate.TOKE
     except Exception as error:
         # The tokenizers library raises plain Exception for a broken file; what is our own fault goes on.
         if (
-            not isinstance(error, OSError | ValueError | ImportError | KeyError | TypeError)
+            not isinstance(error, OSError | ValueError | ImportError | KeyError | TypeError | StrictDataclassError)
             and type(error) is not Exception
         ):
             raise
-        reason = f"{error}".strip().splitlines()[0] if f"{error}".strip() else type(error).__name__
+        told = f"{error}".strip().splitlines() or [type(error).__name__]
+        reason = " ".join(" ".join(told[:2]).split()) if told[0].endswith(":") else told[0]
         message = f"the tokenizer in {folder} can't be loaded: {reason}"
         raise refused("model.path", message, "copy the tokenizer's files (tokenizer.json) into the folder") from error
     return Tokenizer(folder, pretrained, built_in_template(chat_template))

@@ -147,3 +147,12 @@ def test_folder_whose_tokenizer_is_broken_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text('{"model": 1}')
     with pytest.raises(DataError, match="can't be loaded"):
         load_tokenizer(tmp_path)
+
+
+def test_folder_whose_config_has_a_value_of_another_type_is_refused_with_its_field(
+    make_tokenizer: MakeTokenizer,
+) -> None:
+    folder = make_tokenizer(CHATML)
+    (folder / "config.json").write_text('{"model_type": "llama", "hidden_size": "wide"}')
+    with pytest.raises(DataError, match="can't be loaded: .*hidden_size"):
+        load_tokenizer(folder)
