@@ -24,7 +24,7 @@ from horizon_app.contracts.checkpoints import (
     look_at,
     whole_ones,
 )
-from horizon_app.worker.durable_files import sync, sync_tree
+from horizon_app.engine.model.new_folder import sync, sync_tree
 
 _MOMENTARY = re.compile(r"\.\d+\.(partial|removed)")
 """Folders that only a worker that was killed leaves behind."""

@@ -63,18 +63,3 @@ def replace_file(path: Path, content: bytes) -> None:
     partial = path.with_name(f".{path.name}.partial")
     partial.write_bytes(content)
     partial.replace(path)
-
-
-def sync_tree(folder: Path) -> None:
-    """Bring every file and folder below `folder`, and `folder` itself, to the disk. Raises OSError."""
-    for path in [*folder.rglob("*"), folder]:
-        sync(path)
-
-
-def sync(path: Path) -> None:
-    """Bring one file, or the names in one folder, to the disk. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 from horizon_app.contracts.spec_parse import parse_spec
+from horizon_app.engine.model.new_folder import sync_tree
 from horizon_app.engine.telemetry.sink import NullSink
 from horizon_app.engine.training.config import EngineConfig
 from horizon_app.engine.training.engine import Engine
-from horizon_app.worker.durable_files import sync_tree
 from tests.bench.engine_loop import SameShape, build_engine
 from tests.bench.work import Work
 

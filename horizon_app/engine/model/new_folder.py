@@ -1,4 +1,4 @@
-"""A folder that appears whole or not at all, under whatever name it is asked for."""
+"""A folder that appears whole or not at all, under whatever name it is asked for; and bringing folders to the disk."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ def appearing(target: Path, may_replace: Callable[[Path], bool] = lambda folder:
     partial.chmod(0o777 & ~_umask())
     try:
         yield partial
-        _sync_tree(partial)
+        sync_tree(partial)
         refuse_occupied(target, may_replace)  # hours may have passed
         _replace(partial, target)
     finally:
@@ -53,15 +53,17 @@ def _replace(partial: Path, target: Path) -> None:
         target.rename(old)  # onto an empty folder, in one go
         partial.rename(target)
         shutil.rmtree(old, ignore_errors=True)
-    _sync(target.parent)
+    sync(target.parent)
 
 
-def _sync_tree(folder: Path) -> None:
+def sync_tree(folder: Path) -> None:
+    """Bring every file and folder below `folder`, and `folder` itself, to the disk. Raises OSError."""
     for path in [*folder.rglob("*"), folder]:
-        _sync(path)
+        sync(path)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Bring one file, or the names in one folder, to the disk. Raises OSError."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

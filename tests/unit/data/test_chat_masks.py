@@ -154,5 +154,5 @@ def test_folder_whose_config_has_a_value_of_another_type_is_refused_with_its_fie
 ) -> None:
     folder = make_tokenizer(CHATML)
     (folder / "config.json").write_text('{"model_type": "llama", "hidden_size": "wide"}')
-    with pytest.raises(DataError, match="can't be loaded: .*hidden_size"):
+    with pytest.raises(DataError, match=r"can't be loaded: .*hidden_size"):
         load_tokenizer(folder)
