@@ -154,7 +154,7 @@ export const en = {
   "launch.summary.estimate": "estimate",
   "launch.weights": "Weights",
   "launch.start": "Start run",
-  "launch.starting": "Starting",
+  "launch.starting": "Checking the data",
   "launch.off": "Start is off:",
   "launch.off.model": "no model is chosen.",
   "launch.off.data": "no data is named.",

@@ -155,7 +155,7 @@ export const zh: Record<Key, string> = {
   "launch.summary.estimate": "估计",
   "launch.weights": "权重",
   "launch.start": "启动运行",
-  "launch.starting": "正在启动",
+  "launch.starting": "正在检查数据",
   "launch.off": "无法启动：",
   "launch.off.model": "没有选择模型。",
   "launch.off.data": "没有指定数据。",
