@@ -32,6 +32,9 @@ from horizon_app.contracts.spec_words import (
     ScheduleOrder,
 )
 
+DEFAULT_STEPS = 200
+"""Optimizer steps of a spec that names neither steps nor epochs."""
+
 _MODULE_WORD = re.compile(r"[A-Za-z0-9_.]+")
 
 
@@ -75,6 +78,11 @@ class TrainingSpec(Section):
     max_grad_norm: float = knob(1.0, "the global gradient norm is clipped to this; 0 is off", ge=0.0, main=True)
     gradient_ema: float = knob(0.0, "decay of the moving average over gradients; 0 is off", ge=0.0, lt=1.0)
     seed: int = knob(0, "seed of random weights and dropout", ge=0, lt=1 << 63)
+
+    @property
+    def named_steps(self) -> int | None:
+        """Optimizer steps; None where epochs are named, whose steps only the data tells."""
+        return None if self.epochs is not None else self.optimizer_steps or DEFAULT_STEPS
 
     @field_validator("micro_batch_size")
     @classmethod

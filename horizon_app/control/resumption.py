@@ -17,7 +17,7 @@ from horizon_app.control.errors import NothingToResume, RunIsLive, RunNotFound, 
 from horizon_app.control.lifecycle import change_state
 from horizon_app.control.model_folder import read_model_facts
 from horizon_app.control.run_folder import RunFolder
-from horizon_app.control.submission import DEFAULT_STEPS, Place, disk_folder, room_problems
+from horizon_app.control.submission import Place, disk_folder, room_problems
 from horizon_app.planning import feasibility
 from horizon_app.store.database import Database
 from horizon_app.store.runs import StoredOrder, StoredRun, get_order, get_run, update_run
@@ -93,8 +93,12 @@ def _plan(run: StoredRun, order: StoredOrder, changes: Mapping[str, Any], place:
     problems += room_problems(new, facts, place.runs_dir, at_once=1)
     if problems:
         raise SpecRefused(problems)
-    steps = None if new.training.epochs is not None else new.training.optimizer_steps or DEFAULT_STEPS
-    return _Plan(spec=new, disk_dir=disk_dir, total_steps=steps, reason=_reason(whole[-1][1].step if whole else 0))
+    return _Plan(
+        spec=new,
+        disk_dir=disk_dir,
+        total_steps=new.training.named_steps,
+        reason=_reason(whole[-1][1].step if whole else 0),
+    )
 
 
 def _laid_over(spec: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,8 +123,9 @@ def _laid_over(spec: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
 def _is_longer(old: RunSpec, new: RunSpec) -> bool:
     if old.training.epochs is not None and new.training.epochs is not None:
         return new.training.epochs > old.training.epochs
-    if old.training.epochs is None and new.training.epochs is None:
-        return (new.training.optimizer_steps or DEFAULT_STEPS) > (old.training.optimizer_steps or DEFAULT_STEPS)
+    before, after = old.training.named_steps, new.training.named_steps
+    if before is not None and after is not None:
+        return after > before
     return True  # counted in another way now: the worker finds out
 
 

@@ -25,9 +25,6 @@ from horizon_app.store.database import Database
 from horizon_app.store.events import NewEvent, append_events
 from horizon_app.store.runs import NewRun, find_by_key, insert_run, update_run
 
-DEFAULT_STEPS = 200
-"""Optimizer steps of a spec that names neither steps nor epochs."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
@@ -90,7 +87,7 @@ def _accept(document: Any, place: Place, *, held: bool, key: str | None) -> NewR
         model_name=model_dir.name,
         architecture=facts.architecture,
         parameters=facts.parameters,
-        total_steps=None if spec.training.epochs is not None else spec.training.optimizer_steps or DEFAULT_STEPS,
+        total_steps=spec.training.named_steps,
         idempotency_key=key,
     )
 

@@ -11,7 +11,7 @@ import psutil
 from horizon_app.contracts.checkpoints import SPEC
 from horizon_app.contracts.commands import Command, SaveCheckpoint, StopRun
 from horizon_app.contracts.events import PeakUse, RunOutcome, StateChanged
-from horizon_app.contracts.run_spec import RunSpec, TrainingSpec
+from horizon_app.contracts.run_spec import DEFAULT_STEPS, RunSpec, TrainingSpec
 from horizon_app.contracts.run_state import RunState
 from horizon_app.worker.channel import CommandChannel
 from horizon_app.worker.checkpoints import CheckpointFolder, Facts
@@ -27,9 +27,6 @@ from horizon_app.worker.parts import Builders, TrainingData, TrainingEngine
 from horizon_app.worker.resumption import Start, refuse_other_data, resumed_message, start_from
 from horizon_app.worker.saving import CheckpointSaver
 from horizon_app.worker.stop_request import StopRequest
-
-DEFAULT_STEPS = 200
-"""Optimizer steps of a run that names neither steps nor epochs."""
 
 _CLOSE_DEADLINE_S = 15.0
 _log = logging.getLogger(__name__)
