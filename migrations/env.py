@@ -14,7 +14,7 @@ def run() -> None:
         return
     database = open_database(AppSettings())
     try:
-        with database.write() as tx:
+        with database.write(alters_tables=True) as tx:
             _migrate(tx)
     finally:
         database.close()

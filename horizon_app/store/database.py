@@ -22,6 +22,7 @@ Transaction = Connection
 
 BUSY_TIMEOUT_MS = 30_000
 _WRITES = "horizon_writes"
+_ALTERS = "horizon_alters"
 
 
 class Database:
@@ -46,13 +47,14 @@ class Database:
             yield connection
 
     @contextmanager
-    def write(self) -> Generator[Transaction]:
+    def write(self, *, alters_tables: bool = False) -> Generator[Transaction]:
         """The one writing transaction at a time; committed at the end, undone where the block raises.
 
+        One that `alters_tables` may replace a table by another without the rows that refer to it being deleted with it.
         Raises DatabaseBusy where another process holds the database for longer than `BUSY_TIMEOUT_MS`.
         """
         with self._writer, self._engine.connect() as connection:
-            connection = connection.execution_options(**{_WRITES: True})
+            connection = connection.execution_options(**{_WRITES: True, _ALTERS: alters_tables})
             try:
                 transaction = connection.begin()
             except OperationalError as error:
@@ -92,13 +94,15 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # transactions begin in `_begin_sqlite`, not by sqlite3's own guess
     cursor = connection.cursor()
     for pragma in (
-        f"busy_timeout={BUSY_TIMEOUT_MS}", "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON",
-        "journal_size_limit=67108864",
+        f"busy_timeout={BUSY_TIMEOUT_MS}", "journal_mode=WAL", "synchronous=NORMAL", "journal_size_limit=67108864",
     ):  # fmt: skip
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get(_WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    options = connection.get_execution_options()
+    # SQLite alters a table by copying it and dropping the old one, and with foreign keys on that empties, by their
+    # cascades, every table that refers to it. The switch works only outside a transaction.
+    connection.exec_driver_sql(f"PRAGMA foreign_keys={'OFF' if options.get(_ALTERS, False) else 'ON'}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(_WRITES, False) else "BEGIN")

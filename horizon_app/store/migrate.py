@@ -22,7 +22,7 @@ def migrate(database: Database) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(migrations_dir()).replace("%", "%%"))
-    with database.write() as tx:
+    with database.write(alters_tables=True) as tx:
         config.attributes["connection"] = tx
         try:
             command.upgrade(config, "head")

@@ -109,6 +109,12 @@ def insert_run(tx: Transaction, run: NewRun) -> None:
         "last_seq": 0,
         "journal_seq": 0,
         "journal_bytes": 0,
+        "knobs": {},
+        "knobs_version": 0,
+        "segment": 0,
+        "share_device": False,
+        "queue_device": "cpu",
+        "queue_rank": 0.0,
     }
     tx.execute(insert(_T), [{**values, **zero, "state": RunState.QUEUED.value, "updated_at": run.created_at}])
 

@@ -44,7 +44,11 @@ class Base(DeclarativeBase):
 
 
 class RunTable(Base):
-    """One row a run: what was asked, where it stands, and how far its journal is recorded."""
+    """One row a run: what was asked, where it stands, and how far its journal is recorded.
+
+    `asked` is the spec as it was sent, `spec` the same with every default filled in; `knobs` are the values that were
+    changed while it ran. A queue is one `queue_device`, in order of `queue_rank`.
+    """
 
     __tablename__ = "runs"
     __table_args__ = (
@@ -65,7 +69,15 @@ class RunTable(Base):
     ended_at: Mapped[datetime | None] = mapped_column(UtcTime)
     stop_asked_at: Mapped[datetime | None] = mapped_column(UtcTime)
     updated_at: Mapped[datetime] = mapped_column(UtcTime)
+    archived_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    cloned_from: Mapped[str | None] = mapped_column(String(40))
+    queue_device: Mapped[str] = mapped_column(String(32))
+    queue_rank: Mapped[float] = mapped_column(Float)
+    share_device: Mapped[bool] = mapped_column()
+    asked: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     spec: Mapped[dict[str, Any]] = mapped_column(_Json)
+    knobs: Mapped[dict[str, Any]] = mapped_column(_Json)
+    knobs_version: Mapped[int] = mapped_column(BigInteger)
     model_dir: Mapped[str] = mapped_column(Text)
     data_paths: Mapped[list[str]] = mapped_column(_Json)
     base_dir: Mapped[str] = mapped_column(Text)
@@ -81,12 +93,16 @@ class RunTable(Base):
     sparkline: Mapped[dict[str, Any]] = mapped_column(_Json)
     plan: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     outcome: Mapped[dict[str, Any] | None] = mapped_column(_Json)
+    cause: Mapped[str | None] = mapped_column(String(24))
+    exit_status: Mapped[int | None] = mapped_column(BigInteger)
+    segment: Mapped[int] = mapped_column(BigInteger)
     layout_seq: Mapped[int | None] = mapped_column(BigInteger)
     last_seq: Mapped[int] = mapped_column(BigInteger)
     journal_seq: Mapped[int] = mapped_column(BigInteger)
     journal_bytes: Mapped[int] = mapped_column(BigInteger)
     pid: Mapped[int | None] = mapped_column(BigInteger)
     process_start: Mapped[float | None] = mapped_column(Float)
+    boot_id: Mapped[str | None] = mapped_column(String(40))
     idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
 
 
@@ -120,6 +136,57 @@ class MetricTable(Base):
     step: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     value: Mapped[float | None] = mapped_column(Float)
     nonfinite: Mapped[str | None] = mapped_column(String(4))
+
+
+class SupersededMetricTable(Base):
+    """A value of an earlier segment whose step was done again: kept beside the history, marked by its segment."""
+
+    __tablename__ = "superseded_metrics"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(String(200), primary_key=True)
+    segment: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    step: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    value: Mapped[float | None] = mapped_column(Float)
+    nonfinite: Mapped[str | None] = mapped_column(String(4))
+
+
+class SegmentTable(Base):
+    """One worker's part of a run: from its start, or a resumption, to its end.
+
+    What it measured behind `void_after` was superseded by the segment that follows.
+    """
+
+    __tablename__ = "segments"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    started_at: Mapped[datetime] = mapped_column(UtcTime)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    first_step: Mapped[int | None] = mapped_column(BigInteger)
+    last_step: Mapped[int | None] = mapped_column(BigInteger)
+    void_after: Mapped[int | None] = mapped_column(BigInteger)
+    state: Mapped[str | None] = mapped_column(String(16))
+    reason: Mapped[str] = mapped_column(Text)
+
+
+class KnobChangeTable(Base):
+    """One change of a knob of a live run: who asked for it, and from which optimizer step it holds."""
+
+    __tablename__ = "knob_changes"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    time: Mapped[datetime] = mapped_column(UtcTime)
+    who: Mapped[str] = mapped_column(Text)
+    knob: Mapped[str] = mapped_column(String(64))
+    old: Mapped[Any] = mapped_column(JSON(none_as_null=False))
+    new: Mapped[Any] = mapped_column(JSON(none_as_null=False))
+    status: Mapped[str] = mapped_column(String(16))
+    step: Mapped[int | None] = mapped_column(BigInteger)
+    message: Mapped[str] = mapped_column(Text)
+    undoes: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class CheckpointTable(Base):

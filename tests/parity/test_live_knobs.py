@@ -146,7 +146,7 @@ def test_engine_window_auto_widens_while_compute_waits(llama: Path, undisturbed:
         real = engine._knobs.after_step
 
         def after_step(seconds: float) -> None:
-            counters.stall_s = seconds  # as if it had done nothing but wait
+            counters.stall_s, counters.late = seconds, 1  # as if it had done nothing but wait for a block
             real(seconds)
 
         engine._knobs.after_step = after_step

@@ -1,18 +1,30 @@
 """Models and migrations agree; a database is brought up to date once."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
 from horizon_app.contracts.events import LogWritten
+from horizon_app.store.database import Database
 from horizon_app.store.errors import DatabaseNewer
 from horizon_app.store.events import NewEvent, append_events
 from horizon_app.store.migrate import migrate, migrations_dir
 from horizon_app.store.tables import Base
 from tests.support.stores import add_run, open_store
+
+
+def to_revision(database: Database, revision: str, way: Callable[[Config, str], None]) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(migrations_dir()))
+    with database.write(alters_tables=True) as tx:
+        config.attributes["connection"] = tx
+        way(config, revision)
 
 
 def test_models_and_head_agree(tmp_path: Path) -> None:
@@ -28,16 +40,20 @@ def test_migrate_again_keeps_everything(tmp_path: Path) -> None:
             assert tx.execute(text("SELECT id FROM runs")).scalars().all() == [run_id]
 
 
-def test_migrate_of_a_history_from_before_the_disk_tier_keeps_its_runs_and_events(tmp_path: Path) -> None:
+def test_migrate_of_the_first_history_keeps_its_runs_and_events(tmp_path: Path) -> None:
     with open_store(tmp_path) as database:
         run_id = add_run(database)
         with database.write() as tx:
             append_events(tx, run_id, [NewEvent(seq=1, journal_seq=None, event=LogWritten(message="hello"))])
-            tx.execute(text("ALTER TABLE runs DROP COLUMN disk_dir"))
-            tx.execute(text("UPDATE alembic_version SET version_num = '846c5a1f033a'"))
+            tx.execute(text("UPDATE runs SET device = 'cuda:0'"))
+        to_revision(database, "846c5a1f033a", command.downgrade)
+        with database.read() as tx:
+            assert "disk_dir" not in tx.execute(text("SELECT * FROM runs")).keys()  # noqa: SIM118
         migrate(database)
         with database.read() as tx:
-            assert tx.execute(text("SELECT id, disk_dir FROM runs")).all() == [(run_id, None)]
+            assert tx.execute(text("SELECT id, disk_dir, queue_device, knobs FROM runs")).all() == [
+                (run_id, None, "cuda:0", "{}")
+            ]
             assert tx.execute(text("SELECT run_id, message FROM events")).all() == [(run_id, "hello")]
 
 
