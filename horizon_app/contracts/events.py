@@ -63,7 +63,8 @@ class FactNoted(_Event):
     (rows, tokens, fingerprint, skipped), `outcome` (data: a `RunOutcome`), `checkpoint_removed` (data: step), `resumed`
     (another worker goes on from data: step, 0 where there was no checkpoint; metrics of later steps are void),
     `changed` (data: knob, old, new, step: the first optimizer step with the new value), `skipped` (an fp16 overflow;
-    data: step, loss_scale: the scale that overflowed), `micro_batch` (data: old, new, reason).
+    data: step, loss_scale: the scale that overflowed), `micro_batch` (data: old, new, reason),
+    `queue` (data: action, who; of a move its position and device).
     """
 
     type: Literal["event"] = "event"

@@ -59,8 +59,9 @@ def _accept(document: Any, place: Place, *, held: bool, key: str | None) -> NewR
     data_paths = place.rules.resolve_all("data.path", spec.data.path, problems)
     place.rules.resolve_all("data.eval_path", spec.data.eval_path or [], problems)
     disk_dir = disk_folder(spec, place.rules, problems)
+    machine = place.machine_facts(disk_dir or place.runs_dir)
     if facts is not None:
-        problems.extend(feasibility.check(spec, facts, place.machine_facts(disk_dir or place.runs_dir)))
+        problems.extend(feasibility.check(spec, facts, machine))
         problems.extend(room_problems(spec, facts, place.runs_dir, at_once=checkpoint_room.most_at_once(spec)))
     if not problems and model_dir is not None:
         problems.extend(place.check_data(spec.data, data_paths, model_dir))
@@ -74,6 +75,10 @@ def _accept(document: Any, place: Place, *, held: bool, key: str | None) -> NewR
         notes=spec.notes,
         held=held,
         created_at=now,
+        queue_device=machine.device(spec.offload.device),
+        share_device=spec.offload.share_device,
+        cloned_from=None,
+        asked=document,
         spec=spec.model_dump(mode="json"),
         model_dir=str(model_dir),
         data_paths=[str(path) for path in data_paths],

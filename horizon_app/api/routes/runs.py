@@ -65,14 +65,6 @@ def delete_run(run_id: RunIdPath, station: Station) -> Freed:
     return Freed(freed_bytes=station.delete(run_id))
 
 
-@router.post("/{run_id}/start", status_code=202, responses={**_NOT_FOUND, **_CONFLICT})
-def start_run(run_id: RunIdPath, station: Station) -> Run:
-    """Put a run that was submitted with `start: false` into the queue."""
-    run = station.start(run_id)
-    station.nudge()
-    return run
-
-
 @router.post("/{run_id}/resume", status_code=202, responses={**_NOT_FOUND, **_CONFLICT, 422: {"model": Problem}})
 def resume_run(run_id: RunIdPath, station: Station, who: Who, body: ResumeBody | None = None) -> Run:
     """Queue an ended run again: it goes on from its newest whole checkpoint."""
