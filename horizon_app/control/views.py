@@ -36,6 +36,7 @@ def detail_view(summary: Run, run: StoredRun, order: StoredOrder, checkpoints: l
     return RunDetail(
         **summary.model_dump(),
         spec=order.spec,
+        asked=order.asked,
         plan=order.plan,
         layout_ready=run.layout_seq is not None,
         outcome=None if order.outcome is None else RunOutcome.model_validate(order.outcome),
