@@ -8,6 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from horizon_app.contracts.run_state import RunState
 
+SERVER = "server"
+"""Who changes a state that nobody asked for: starts the next run, ends one whose worker is gone."""
+WORKER = "worker"
+COMMAND_LINE = "command line"
+
 
 def _now() -> datetime:
     return datetime.now(UTC)
@@ -25,6 +30,11 @@ class StateChanged(_Event):
     type: Literal["state"] = "state"
     state: RunState
     reason: str = Field(default="", description="why, in one sentence with the numbers")
+    who: str = Field(
+        default="",
+        description="browser, api, command line, python client (or what a client calls itself), server or worker; "
+        "empty in what was recorded before this was",
+    )
 
 
 class MetricsRecorded(_Event):

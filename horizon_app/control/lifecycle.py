@@ -7,15 +7,24 @@ from horizon_app.contracts.run_state import ENDED, TRANSITIONS, RunState, is_leg
 from horizon_app.control.errors import IllegalTransition, RunNotFound
 from horizon_app.store.database import Transaction
 from horizon_app.store.events import NewEvent, append_events
-from horizon_app.store.runs import StoredRun, get_run, set_state, update_run
+from horizon_app.store.runs import NewRun, StoredRun, get_run, insert_run, set_state, update_run
 
 
-def change_state(tx: Transaction, run_id: str, new: RunState, reason: str = "") -> None:
+def create_run(tx: Transaction, run: NewRun, *, who: str) -> None:
+    """Insert a run, queued, with its first event."""
+    insert_run(tx, run)
+    reason = "not started yet" if run.held else ""
+    event = StateChanged(time=run.created_at, state=RunState.QUEUED, reason=reason, who=who)
+    append_events(tx, run.id, [NewEvent(seq=1, journal_seq=None, event=event)])
+    update_run(tx, run.id, last_seq=1)
+
+
+def change_state(tx: Transaction, run_id: str, new: RunState, reason: str = "", *, who: str) -> None:
     """Take a run to another state and append the event. Raises RunNotFound, IllegalTransition."""
     run = get_run(tx, run_id, lock=True)
     if run is None:
         raise RunNotFound(run_id)
-    event = StateChanged(time=datetime.now(UTC), state=new, reason=reason)
+    event = StateChanged(time=datetime.now(UTC), state=new, reason=reason, who=who)
     enter_state(tx, run, event)
     append_events(tx, run_id, [NewEvent(seq=run.last_seq + 1, journal_seq=None, event=event)])
     update_run(tx, run_id, last_seq=run.last_seq + 1)

@@ -39,7 +39,9 @@ class _Plan:
     reason: str
 
 
-def resume(database: Database, run_id: str, changes: Mapping[str, Any], place: Callable[[StoredOrder], Place]) -> None:
+def resume(
+    database: Database, run_id: str, changes: Mapping[str, Any], place: Callable[[StoredOrder], Place], *, who: str
+) -> None:
     """Queue an ended run again; `changes` are new values of its spec by dotted key.
 
     A finished one must be given more steps. Raises RunNotFound, RunIsLive, NothingToResume, SpecRefused.
@@ -60,7 +62,7 @@ def resume(database: Database, run_id: str, changes: Mapping[str, Any], place: C
             tx, run_id, spec=plan.spec.model_dump(mode="json"), disk_dir=plan.disk_dir, total_steps=plan.total_steps,
             held=False, pid=None, process_start=None, outcome=None,
         )  # fmt: skip
-        change_state(tx, run_id, RunState.QUEUED, plan.reason)
+        change_state(tx, run_id, RunState.QUEUED, plan.reason, who=who)
 
 
 def _read(database: Database, run_id: str) -> tuple[StoredRun, StoredOrder]:

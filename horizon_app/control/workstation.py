@@ -77,7 +77,13 @@ class Workstation:
         self.close()
 
     def submit(
-        self, document: Any, *, base_dir: Path | None = None, start: bool = True, key: str | None = None
+        self,
+        document: Any,
+        *,
+        base_dir: Path | None = None,
+        start: bool = True,
+        key: str | None = None,
+        who: str = "api",
     ) -> RunDetail:
         """Check a decoded spec and queue it. Raises SpecRefused.
 
@@ -85,7 +91,7 @@ class Workstation:
         client, are relative to the home folder and confined to it and the allowed folders.
         """
         rules = rules_for_clients(self.settings) if base_dir is None else rules_for_user(base_dir)
-        run_id = submit(self.database, document, self._place(rules), start=start, key=key)
+        run_id = submit(self.database, document, self._place(rules), start=start, key=key, who=who)
         return self.history.run(run_id)
 
     def start(self, run_id: str) -> Run:
@@ -97,7 +103,7 @@ class Workstation:
             update_run(tx, run_id, held=False)
             return run_view(self._get(tx, run_id))
 
-    def stop(self, run_id: str, *, save: bool = True) -> Run:
+    def stop(self, run_id: str, *, save: bool = True, who: str = "api") -> Run:
         """Ask a run to stop at the next optimizer step; one that waits leaves the queue.
 
         Raises RunNotFound, RunNotLive.
@@ -107,14 +113,16 @@ class Workstation:
             if run.state in ENDED:
                 raise RunNotLive(run_id=run_id, state=run.state, action="stop")
             if run.state is RunState.QUEUED:
-                change_state(tx, run_id, RunState.STOPPED, "stopped before it started")
+                change_state(tx, run_id, RunState.STOPPED, "stopped before it started", who=who)
             elif run.state is not RunState.STOPPING:
-                change_state(tx, run_id, RunState.STOPPING, f"asked to stop, {'' if save else 'not '}saving first")
+                change_state(
+                    tx, run_id, RunState.STOPPING, f"asked to stop, {'' if save else 'not '}saving first", who=who
+                )
             if run.state in LIVE:  # while the row is held: nobody may resume the run in between
                 self._folder(run_id).append_command(StopRun(save=save))
             return run_view(self._get(tx, run_id))
 
-    def resume(self, run_id: str, changes: Mapping[str, Any], *, by_client: bool = True) -> Run:
+    def resume(self, run_id: str, changes: Mapping[str, Any], *, by_client: bool = True, who: str = "api") -> Run:
         """Queue an ended run again: it goes on from its newest whole checkpoint, with `changes` to its spec.
 
         Raises RunNotFound, RunIsLive, NothingToResume, WorkerStillThere, SpecRefused.
@@ -127,7 +135,7 @@ class Workstation:
         run = self._read(run_id)
         if run.state in LIVE and self.server() is None:
             self.dispatcher.settle(run)  # nobody else would notice that its worker is gone
-        resume(self.database, run_id, changes, place)
+        resume(self.database, run_id, changes, place, who=who)
         return run_view(self._read(run_id))
 
     def save_checkpoint(self, run_id: str) -> Run:

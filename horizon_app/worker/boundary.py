@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event
 
-from horizon_app.contracts.events import StateChanged
+from horizon_app.contracts.events import WORKER, StateChanged
 from horizon_app.contracts.run_state import RunState
 from horizon_app.worker.attendance import Attendance
 from horizon_app.worker.checkpoints import CheckpointNotWritten, Facts
@@ -32,8 +32,8 @@ class BoundaryParts:
     """What a boundary works with."""
 
     total_steps: int
-    save_every: int
-    """Optimizer steps; 0: only when asked, and at the end."""
+    save_due: Callable[[int], bool]
+    """Whether a checkpoint is due after an optimizer step."""
     engine: TrainingEngine
     sink: EventSink
     saver: CheckpointSaver
@@ -66,7 +66,7 @@ class StepBoundary:
         parts.observer.after_step(step, last=step == parts.total_steps)
         asked = parts.wishes.save.is_set()
         parts.wishes.save.clear()
-        due = asked or (parts.save_every > 0 and step % parts.save_every == 0)
+        due = asked or parts.save_due(step)
         self._in_spite_of_a_full_disk(step, lambda: self._save_beside(step, due=due))
         self._hold_while_asked(step)
         self._wait_for_journal(step)
@@ -169,7 +169,7 @@ class StepBoundary:
             self._enter(RunState.RUNNING, f"the journal can be written again: goes on after optimizer step {step}")
 
     def _enter(self, state: RunState, reason: str) -> None:
-        self._p.sink.emit(StateChanged(state=state, reason=reason))
+        self._p.sink.emit(StateChanged(state=state, reason=reason, who=WORKER))
 
     def _is_to_end(self) -> bool:
         return self._p.wishes.stop.requested or self._p.is_unwanted()

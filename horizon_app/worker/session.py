@@ -10,8 +10,8 @@ import psutil
 
 from horizon_app.contracts.checkpoints import SPEC
 from horizon_app.contracts.commands import Command, ContinueRun, PauseRun, SaveCheckpoint, StopRun
-from horizon_app.contracts.events import PeakUse, RunOutcome, StateChanged
-from horizon_app.contracts.run_spec import DEFAULT_STEPS, RunSpec, TrainingSpec
+from horizon_app.contracts.events import WORKER, PeakUse, RunOutcome, StateChanged
+from horizon_app.contracts.run_spec import DEFAULT_STEPS, TrainingSpec
 from horizon_app.contracts.run_state import RunState
 from horizon_app.worker.attendance import Attendance
 from horizon_app.worker.boundary import BoundaryParts, StepBoundary, Wishes
@@ -113,7 +113,9 @@ class Session:
             return self._stopped(total_steps)
         if order.spec.checkpoint.every or self._steps_done < total_steps:
             folder.require_room(engine.checkpoint_bytes)
-        self._sink.emit(StateChanged(state=RunState.RUNNING, reason=f"training {total_steps} optimizer steps"))
+        self._sink.emit(
+            StateChanged(state=RunState.RUNNING, reason=f"training {total_steps} optimizer steps", who=WORKER)
+        )
         self._train(order, data, saver, total_steps)
         finished = self._steps_done >= total_steps
         return (RunState.FINISHED, "") if finished else self._stopped(total_steps)
@@ -143,13 +145,16 @@ class Session:
                 eval_loss=self._sink.measured("eval/loss", step), texts={SPEC: spec.model_dump_json(indent=1).encode()},
             )  # fmt: skip
 
+        def save_due(step: int) -> bool:
+            return spec.checkpoint.every > 0 and step % spec.checkpoint.every == 0
+
         observer = Observer(
             spec, data, engine, self._sink, writer=lambda: self._builders.writer(spec.data, self._model_dir),
             should_stop=self._should_stop,
         )  # fmt: skip
         boundary = StepBoundary(
             BoundaryParts(
-                total_steps=total_steps, save_every=spec.checkpoint.every, engine=engine, sink=self._sink, saver=saver,
+                total_steps=total_steps, save_due=save_due, engine=engine, sink=self._sink, saver=saver,
                 observer=observer, wishes=self._wishes, facts=facts, attendance=lambda: Attendance(self._run_dir),
                 orphan_s=order.orphan_pause_s, is_unwanted=lambda: self._heartbeat.folder_gone, doing=self._say_doing,
             )
@@ -209,7 +214,7 @@ class Session:
         )  # fmt: skip
         self._sink.note("memory", f"{peak.device_blocks} device blocks at most", peak.model_dump())
         self._sink.note("outcome", f"{state.value} after {self._steps_done} steps", outcome.model_dump(mode="json"))
-        self._sink.emit(StateChanged(state=state, reason=reason))
+        self._sink.emit(StateChanged(state=state, reason=reason, who=WORKER))
         exit_code = 1 if state is RunState.FAILED else 0
         self._shut_down({"exit_code": exit_code, "state": state.value, "reason": reason})
         return exit_code

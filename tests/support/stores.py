@@ -59,5 +59,5 @@ def add_run(database: Database, state: RunState = RunState.QUEUED, **changes: An
     with database.write() as tx:
         insert_run(tx, run)
         for step in _WAYS[state]:
-            change_state(tx, run.id, step)
+            change_state(tx, run.id, step, who="test")
     return run.id
