@@ -203,6 +203,10 @@ class Engine:
         generation = Generation(self._m.stages, self._m.forward, positions=self._positions)
         return generation.run(prompts, sampling, on_tokens)
 
+    def settle(self) -> None:
+        """Return once no update of the weights waits. Changes no bit of what follows. Raises EngineError."""
+        self._m.updates.flush()
+
     def close(self) -> None:
         """Stop threads and give memory back."""
         self._m.updates.close()
