@@ -129,7 +129,7 @@ class Workstation:
             if run.state in ENDED:
                 raise RunNotLive(run_id=run_id, state=run.state, action="stop")
             if run.state is RunState.QUEUED:
-                change_state(tx, run_id, RunState.STOPPED, "stopped before it started", who=who)
+                change_state(tx, run_id, RunState.STOPPED, "stopped while it waited in the queue", who=who)
             elif run.state is not RunState.STOPPING:
                 change_state(
                     tx, run_id, RunState.STOPPING, f"asked to stop, {'' if save else 'not '}saving first", who=who

@@ -32,14 +32,14 @@ def queue_positions(tx: Transaction) -> dict[str, int]:
 
 def rank_behind(tx: Transaction, device: str) -> float:
     """The rank of a run that waits behind all others."""
-    last = tx.execute(select(func.max(_T.queue_rank)).where(_QUEUED, _T.queue_device == device)).scalar_one()
-    return 1.0 if last is None else last + 1.0
+    last = func.coalesce(func.max(_T.queue_rank), 0.0)
+    return tx.execute(select(last + 1.0).where(_QUEUED, _T.queue_device == device)).scalar_one()
 
 
 def rank_before(tx: Transaction, device: str) -> float:
     """The rank of a run that waits before all others."""
-    first = tx.execute(select(func.min(_T.queue_rank)).where(_QUEUED, _T.queue_device == device)).scalar_one()
-    return 1.0 if first is None else first - 1.0
+    first = func.coalesce(func.min(_T.queue_rank), 2.0)
+    return tx.execute(select(first - 1.0).where(_QUEUED, _T.queue_device == device)).scalar_one()
 
 
 def write_queue(tx: Transaction, run_ids: Sequence[str]) -> None:
