@@ -9,12 +9,14 @@ from starlette.middleware.gzip import GZipMiddleware
 
 import horizon_app
 from horizon_app.api import stream
+from horizon_app.api.access import TokenGate
 from horizon_app.api.docs import install_docs
 from horizon_app.api.errors import install_error_handlers
 from horizon_app.api.routes import machine, models, records, runs
 from horizon_app.api.security import Guard
 from horizon_app.api.static import install_ui
 from horizon_app.contracts.problems import Problem
+from horizon_app.control.access import Access
 from horizon_app.control.server_file import ServerClaim
 from horizon_app.control.workstation import Workstation
 from horizon_app.settings import AppSettings
@@ -60,5 +62,6 @@ def create_app(settings: AppSettings) -> FastAPI:
     install_docs(app)
     install_ui(app)
     app.add_middleware(GZipMiddleware, minimum_size=_GZIP_FROM_BYTES, compresslevel=_GZIP_LEVEL)
-    app.add_middleware(Guard, bound_host=settings.host)
+    app.add_middleware(TokenGate, access=Access(settings))
+    app.add_middleware(Guard, bound_host=settings.host, allowed_hosts=settings.allowed_hosts)
     return app

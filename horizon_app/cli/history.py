@@ -171,7 +171,10 @@ def open_history(settings: AppSettings) -> Generator[History]:
     """The history of a home folder, by whichever way there is."""
     server = find_server(settings.home)
     if server is not None:
-        with httpx.Client(base_url=server_url(server.host, server.port) + "/api/v1", timeout=30.0) as client:
+        token = settings.token
+        headers = {} if token is None else {"authorization": f"Bearer {token.get_secret_value()}"}
+        url = server_url(server.host, server.port) + "/api/v1"
+        with httpx.Client(base_url=url, timeout=30.0, headers=headers) as client:
             yield ServerHistory(client)
         return
     from horizon_app.control.workstation import Workstation

@@ -8,10 +8,11 @@ from horizon_app.cli.refusals import CommandFailed
 from horizon_app.contracts.run_state import LIVE, RunState
 
 
-def start_example(url: str) -> str:
+def start_example(url: str, token: str | None = None) -> str:
     """Write the example where it is missing and run it, unless a run is live or waits; says what was done."""
     # Writing the starter model imports torch in a process of its own, which takes seconds.
-    with httpx.Client(base_url=f"{url.rstrip('/')}/api/v1", timeout=300.0) as client:
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=f"{url.rstrip('/')}/api/v1", timeout=300.0, headers=headers) as client:
         counts = _call(client, "GET", "/runs", params={"limit": 1})["counts"]
         busy = [state.value for state in (*LIVE, RunState.QUEUED) if counts.get(state.value)]
         if busy:
