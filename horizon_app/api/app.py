@@ -22,6 +22,7 @@ from horizon_app.control.workstation import Workstation
 from horizon_app.settings import AppSettings
 
 API = "/api/v1"
+MOST_BODY_BYTES = 4 << 20
 _GZIP_FROM_BYTES = 1024
 _GZIP_LEVEL = 5
 
@@ -51,6 +52,7 @@ def create_app(settings: AppSettings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
+        max_body_size=MOST_BODY_BYTES,
         responses={"default": {"model": Problem, "description": "Anything else, as a problem document"}},
         generate_unique_id_function=lambda route: route.name,
     )

@@ -1,4 +1,4 @@
-"""Keeps other sites away from the server: Host, Origin, content type, sizes; headers for the browser.
+"""Keeps other sites away from the server: Host, Origin, content type, long addresses; headers for the browser.
 
 A page of another site can make the browser send requests here. It can't forge `Origin`, and a name of its own that it
 points at this machine (DNS rebinding) shows in `Host`.
@@ -17,7 +17,6 @@ from horizon_app.api.errors import problem_response
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _EVERYWHERE = {"0.0.0.0", "::", ""}  # noqa: S104 - compared with, not bound
 _SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
-MOST_BODY_BYTES = 4 << 20
 MOST_ADDRESS_BYTES = 8 << 10
 """Of the path, and of the query."""
 MOST_PARAMETERS = 100
@@ -49,7 +48,7 @@ Refusal = tuple[int, str, str]
 
 
 class Guard:
-    """ASGI middleware: refuses what another site could have sent and what is too large, and adds the headers."""
+    """ASGI middleware: refuses what another site could have sent and too long addresses, and adds the headers."""
 
     def __init__(self, app: ASGIApp, *, bound_host: str, allowed_hosts: Collection[str] = ()) -> None:
         self._app = app
@@ -70,10 +69,7 @@ class Guard:
             await send(message)
 
         headers = Headers(scope=scope)
-        refusal = self._stranger(scope, headers) or _too_much(scope, headers)
-        if refusal is None and "transfer-encoding" in headers:
-            # Nothing says how long it is: read up to the limit before anybody starts to take it in.
-            receive, refusal = await _read_body(receive)
+        refusal = self._stranger(scope, headers) or _too_much(scope)
         if refusal is None:
             await self._app(scope, receive, send_with_headers)
             return
@@ -109,34 +105,14 @@ class Guard:
         return _is_address(host) or host == socket.gethostname().lower()
 
 
-def _too_much(scope: Scope, headers: Headers) -> Refusal | None:
-    """What of a request is too large."""
+def _too_much(scope: Scope) -> Refusal | None:
+    """What of an address is too large."""
     query: bytes = scope.get("query_string", b"")
     if max(len(query), len(scope["path"])) > MOST_ADDRESS_BYTES:
         return 414, "address-too-long", f"path and query may have {MOST_ADDRESS_BYTES} bytes each"
     if query.count(b"&") >= MOST_PARAMETERS:
         return 400, "too-many-parameters", f"the query may have {MOST_PARAMETERS} parameters"
-    length = headers.get("content-length", "0")
-    if length.isdecimal() and int(length) > MOST_BODY_BYTES:
-        return 413, "body-too-large", f"the body has {length} bytes; {MOST_BODY_BYTES} are the most"
     return None
-
-
-async def _read_body(receive: Receive) -> tuple[Receive, Refusal | None]:
-    """A `receive` that gives a body of unknown length again, as far as it keeps to the limit."""
-    pending: list[Message] = []
-    size = 0
-    while not pending or pending[-1].get("more_body", False):
-        message = await receive()
-        pending.append(message)
-        size += len(message.get("body", b""))
-        if size > MOST_BODY_BYTES:
-            return receive, (413, "body-too-large", f"the body has more than {MOST_BODY_BYTES} bytes")
-
-    async def receive_again() -> Message:
-        return pending.pop(0) if pending else await receive()
-
-    return receive_again, None
 
 
 def _split(url: str) -> tuple[str | None, int | None]:
