@@ -10,8 +10,10 @@ from starlette.middleware.gzip import GZipMiddleware
 import horizon_app
 from horizon_app.api import stream
 from horizon_app.api.access import TokenGate
+from horizon_app.api.caching import Etags
 from horizon_app.api.docs import install_docs
 from horizon_app.api.errors import install_error_handlers
+from horizon_app.api.openapi import DESCRIPTION, install_openapi
 from horizon_app.api.routes import machine, models, records, runs
 from horizon_app.api.security import Guard
 from horizon_app.api.static import install_ui
@@ -46,14 +48,14 @@ def create_app(settings: AppSettings) -> FastAPI:
     app = FastAPI(
         title="Horizon",
         version=horizon_app.__version__,
-        description="Train models larger than the device, and watch every block of them move.",
+        description=DESCRIPTION,
         openapi_url=f"{API}/openapi.json",
         # FastAPI's interactive pages load scripts from another host, which the content security policy refuses.
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
         max_body_size=MOST_BODY_BYTES,
-        responses={"default": {"model": Problem, "description": "Anything else, as a problem document"}},
+        responses={500: {"model": Problem}},
         generate_unique_id_function=lambda route: route.name,
     )
     install_error_handlers(app)
@@ -61,8 +63,10 @@ def create_app(settings: AppSettings) -> FastAPI:
     for part in (runs.router, records.router, models.router, machine.router, stream.router):
         api.include_router(part)
     app.include_router(api)
+    install_openapi(app)
     install_docs(app)
     install_ui(app)
+    app.add_middleware(Etags)
     app.add_middleware(GZipMiddleware, minimum_size=_GZIP_FROM_BYTES, compresslevel=_GZIP_LEVEL)
     app.add_middleware(TokenGate, access=Access(settings))
     app.add_middleware(Guard, bound_host=settings.host, allowed_hosts=settings.allowed_hosts)

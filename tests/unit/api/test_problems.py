@@ -46,9 +46,11 @@ def test_path_that_leads_out_of_the_runs_is_no_route(client: TestClient) -> None
     problem(client.delete("/api/v1/runs/..%2f..%2fetc"), 405)
 
 
-def test_every_route_answers_a_wrong_method_with_405(app: FastAPI, client: TestClient) -> None:
-    for _, path in api_routes(app):
-        problem(client.put(path.replace("{run_id}", NO_RUN), json={}), 405)
+def test_every_route_answers_a_wrong_method_with_405_and_those_it_has(app: FastAPI, client: TestClient) -> None:
+    for method, path in api_routes(app):
+        answer = client.put(path.replace("{run_id}", NO_RUN).replace("{step}", "1"), json={})
+        problem(answer, 405)
+        assert method in answer.headers["allow"].split(", "), path
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=501", "state=gone", "sort=size", "cursor=x"])
