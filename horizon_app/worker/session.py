@@ -9,8 +9,9 @@ from pathlib import Path
 import psutil
 
 from horizon_app.contracts.checkpoints import SPEC
-from horizon_app.contracts.commands import Command, SaveCheckpoint, StopRun
+from horizon_app.contracts.commands import Command, SaveCheckpoint, SetKnobs, StopRun
 from horizon_app.contracts.events import PeakUse, RunOutcome, StateChanged
+from horizon_app.contracts.knobs import Knob
 from horizon_app.contracts.run_spec import DEFAULT_STEPS, RunSpec, TrainingSpec
 from horizon_app.contracts.run_state import RunState
 from horizon_app.worker.channel import CommandChannel
@@ -20,6 +21,7 @@ from horizon_app.worker.event_sink import EventSink, JournalLogHandler
 from horizon_app.worker.failure import failure_reason, trace_lines
 from horizon_app.worker.generation_config import generation_config_faults
 from horizon_app.worker.heartbeat import Heartbeat
+from horizon_app.worker.intervals import Intervals
 from horizon_app.worker.knob_request import KnobRequest
 from horizon_app.worker.observer import Observer
 from horizon_app.worker.order import RunOrder, read_order
@@ -75,12 +77,9 @@ class Session:
         elif isinstance(command, SaveCheckpoint):
             self._sink.log("info", "asked for a checkpoint of the next optimizer step")
             self._save_asked.set()
-        else:
-            asked = command.model_dump(mode="json", exclude={"type"}, exclude_none=True)
-            self._sink.log(
-                "info", f"asked to change {', '.join(f'{knob} to {value}' for knob, value in asked.items())}"
-            )
-            self._knobs.ask(command.prefetch_window, command.max_gpu_blocks, command.policy)
+        elif isinstance(command, SetKnobs):
+            for change in command.changes:
+                self._knobs.ask(change)
 
     def _should_stop(self) -> bool:
         return self._stop.requested or self._heartbeat.folder_gone
@@ -121,7 +120,6 @@ class Session:
         self._note_plan(engine, total_steps)
         for fault in generation_config_faults(start.model_dir):
             self._warn(fault)
-        self._knobs.serve(engine)
         return engine
 
     def _train(self, spec: RunSpec, data: TrainingData, saver: CheckpointSaver, total_steps: int) -> None:
@@ -141,9 +139,10 @@ class Session:
                 self._doing = _saving(step)
                 saver.begin(facts(step), engine.snapshot)
 
+        intervals = Intervals(spec, self._sink.knob, has_eval_data=data.num_eval_sequences > 0)
         observer = Observer(
-            spec, data, engine, self._sink, writer=lambda: self._builders.writer(spec.data, self._model_dir),
-            should_stop=self._should_stop,
+            spec, data, engine, self._sink, intervals=intervals,
+            writer=lambda: self._builders.writer(spec.data, self._model_dir), should_stop=self._should_stop,
         )  # fmt: skip
 
         def on_step(step: int) -> None:
@@ -152,13 +151,17 @@ class Session:
             observer.after_step(step, last=step == total_steps)
             self._doing = _saving(saver.begun_step)
             saver.raise_failure()
-            if (spec.checkpoint.every and step % spec.checkpoint.every == 0) or self._save_asked.is_set():
+            if intervals.is_due(Knob.CHECKPOINT_EVERY, step) or self._save_asked.is_set():
                 self._save_asked.clear()
                 save(step)
+            if step < total_steps:
+                intervals.apply(step + 1)
             self._doing = f"training optimizer step {step + 1} of {total_steps}"
 
         self._doing = f"training optimizer step {self._steps_done + 1} of {total_steps}"
         source = data.source(spec.training.global_batch_size)
+        self._knobs.serve(engine, intervals)
+        intervals.apply(self._steps_done + 1)
         self._steps_done = engine.train(source, total_steps, self._should_stop, on_step)
         if self._steps_done >= total_steps or self._stop.save:
             save(self._steps_done)
