@@ -9,6 +9,7 @@ from urllib.parse import quote
 import httpx
 
 from horizon_app.cli.refusals import CommandFailed
+from horizon_app.contracts.events import COMMAND_LINE
 from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.run_view import CheckpointsAnswer, Run, RunDetail, RunPage
 from horizon_app.control.server_file import find_server
@@ -90,7 +91,7 @@ class StationHistory:
 
     def stop(self, run_id: str, *, save: bool) -> Run:
         """Stop a live run."""
-        return self._station.stop(run_id, save=save)
+        return self._station.stop(run_id, save=save, who=COMMAND_LINE)
 
     def delete(self, run_id: str) -> int:
         """Delete a run that has ended."""
@@ -98,7 +99,7 @@ class StationHistory:
 
     def resume(self, run_id: str, changes: Mapping[str, Any]) -> Run:
         """Queue an ended run again: it starts with the next server, or the next `horizon run`."""
-        return self._station.resume(run_id, changes, by_client=False)
+        return self._station.resume(run_id, changes, by_client=False, who=COMMAND_LINE)
 
     def save_checkpoint(self, run_id: str) -> Run:
         """Ask a live run for a checkpoint."""
@@ -171,7 +172,8 @@ def open_history(settings: AppSettings) -> Generator[History]:
     """The history of a home folder, by whichever way there is."""
     server = find_server(settings.home)
     if server is not None:
-        with httpx.Client(base_url=server_url(server.host, server.port) + "/api/v1", timeout=30.0) as client:
+        address = server_url(server.host, server.port) + "/api/v1"
+        with httpx.Client(base_url=address, headers={"Horizon-Client": COMMAND_LINE}, timeout=30.0) as client:
             yield ServerHistory(client)
         return
     from horizon_app.control.workstation import Workstation

@@ -9,6 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from horizon_app.contracts.knobs import Knob, KnobStatus, KnobValue
 from horizon_app.contracts.run_state import RunState
 
+SERVER = "server"
+"""Who changes a state that nobody asked for: starts the next run, ends one whose worker is gone."""
+WORKER = "worker"
+COMMAND_LINE = "command line"
+
 
 def _now() -> datetime:
     return datetime.now(UTC)
@@ -26,6 +31,11 @@ class StateChanged(_Event):
     type: Literal["state"] = "state"
     state: RunState
     reason: str = Field(default="", description="why, in one sentence with the numbers")
+    who: str = Field(
+        default="",
+        description="browser, api, command line, python client (or what a client calls itself), server or worker; "
+        "empty in what was recorded before this was",
+    )
 
 
 class MetricsRecorded(_Event):
@@ -54,7 +64,7 @@ class FactNoted(_Event):
     (rows, tokens, fingerprint, skipped), `outcome` (data: a `RunOutcome`), `checkpoint_removed` (data: step), `resumed`
     (another worker goes on from data: step, 0 where there was no checkpoint; metrics of later steps are void),
     `skipped` (an fp16 overflow; data: step, loss_scale: the scale that overflowed), `micro_batch` (data: old, new,
-    reason).
+    reason), `queue` (data: action, who; of a move its position and device).
     """
 
     type: Literal["event"] = "event"

@@ -41,6 +41,11 @@ class Run(_View):
     metrics: dict[str, float | None] = Field(description="last value of each metric; null where it was not finite")
     sparkline: list[float | None] = Field(description="at most 32 losses, evenly spaced over the run")
     last_seq: int = Field(description="place of the newest event in the run's stream")
+    held: bool = Field(default=False, description="whether it keeps its place in the queue without starting")
+    queue_device: str = Field(default="cpu", description="the device whose queue it belongs to")
+    queue_position: int | None = Field(default=None, description="place in that queue, from 1; null unless queued")
+    archived_at: datetime | None = Field(default=None, description="since when it is put away")
+    cloned_from: str | None = Field(default=None, description="the run whose spec it started from")
 
 
 class Checkpoint(_View):
@@ -80,6 +85,20 @@ class RunPage(_View):
     next_cursor: str | None = Field(description="give this as `cursor` for the next page; null on the last one")
     total: int = Field(description="runs that match all filters")
     counts: dict[RunState, int] = Field(description="runs in each state that match the filters other than the state")
+
+
+class DeviceQueue(_View):
+    """What one device does and what waits for it."""
+
+    device: str
+    live: list[Run] = Field(description="runs that may have a worker there now")
+    queued: list[Run] = Field(description="runs that wait, in order; held ones keep their place")
+
+
+class QueueAnswer(_View):
+    """The queues of all devices that have something to do."""
+
+    devices: list[DeviceQueue]
 
 
 class Freed(_View):

@@ -34,6 +34,14 @@ class RunNotLive(ControlError):
         super().__init__(f"run {run_id} is {state.value}: there is nothing to {action}")
 
 
+class NotQueued(ControlError):
+    """Something was asked that only a run that waits in a queue can do."""
+
+    def __init__(self, *, run_id: str, state: RunState, action: str) -> None:
+        self.run_id, self.state = run_id, state
+        super().__init__(f"run {run_id} is {state.value} and can't be {action}: it waits in no queue")
+
+
 class RunIsLive(ControlError):
     """Something was asked that needs a run to have ended."""
 

@@ -20,6 +20,7 @@ from horizon_app.control.run_folder import RunFolder
 from horizon_app.control.submission import Place, disk_folder, room_problems
 from horizon_app.planning import feasibility
 from horizon_app.store.database import Database
+from horizon_app.store.queue import rank_before
 from horizon_app.store.runs import StoredOrder, StoredRun, get_order, get_run, update_run
 
 FIXED = (
@@ -35,11 +36,14 @@ _POLL_S = 0.05
 class _Plan:
     spec: RunSpec
     disk_dir: str | None
+    device: str
     total_steps: int | None
     reason: str
 
 
-def resume(database: Database, run_id: str, changes: Mapping[str, Any], place: Callable[[StoredOrder], Place]) -> None:
+def resume(
+    database: Database, run_id: str, changes: Mapping[str, Any], place: Callable[[StoredOrder], Place], *, who: str
+) -> None:
     """Queue an ended run again; `changes` are new values of its spec by dotted key.
 
     A finished one must be given more steps. Raises RunNotFound, RunIsLive, NothingToResume, SpecRefused.
@@ -58,9 +62,11 @@ def resume(database: Database, run_id: str, changes: Mapping[str, Any], place: C
         folder.forget_last_worker()
         update_run(
             tx, run_id, spec=plan.spec.model_dump(mode="json"), disk_dir=plan.disk_dir, total_steps=plan.total_steps,
-            held=False, pid=None, process_start=None, outcome=None,
+            queue_device=plan.device, queue_rank=rank_before(tx, plan.device),
+            share_device=plan.spec.offload.share_device,
+            held=False, archived_at=None, pid=None, process_start=None, outcome=None,
         )  # fmt: skip
-        change_state(tx, run_id, RunState.QUEUED, plan.reason)
+        change_state(tx, run_id, RunState.QUEUED, plan.reason, who=who)
 
 
 def _read(database: Database, run_id: str) -> tuple[StoredRun, StoredOrder]:
@@ -96,6 +102,7 @@ def _plan(run: StoredRun, order: StoredOrder, changes: Mapping[str, Any], place:
     return _Plan(
         spec=new,
         disk_dir=disk_dir,
+        device=machine.device(new.offload.device),
         total_steps=new.training.named_steps,
         reason=_reason(whole[-1][1].step if whole else 0),
     )

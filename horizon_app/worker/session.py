@@ -10,7 +10,7 @@ import psutil
 
 from horizon_app.contracts.checkpoints import SPEC
 from horizon_app.contracts.commands import Command, SaveCheckpoint, SetKnobs, StopRun
-from horizon_app.contracts.events import PeakUse, RunOutcome, StateChanged
+from horizon_app.contracts.events import WORKER, PeakUse, RunOutcome, StateChanged
 from horizon_app.contracts.knobs import Knob
 from horizon_app.contracts.run_spec import DEFAULT_STEPS, RunSpec, TrainingSpec
 from horizon_app.contracts.run_state import RunState
@@ -103,7 +103,9 @@ class Session:
             return self._stopped(total_steps)
         if order.spec.checkpoint.every or self._steps_done < total_steps:
             folder.require_room(engine.checkpoint_bytes)
-        self._sink.emit(StateChanged(state=RunState.RUNNING, reason=f"training {total_steps} optimizer steps"))
+        self._sink.emit(
+            StateChanged(state=RunState.RUNNING, reason=f"training {total_steps} optimizer steps", who=WORKER)
+        )
         self._train(order.spec, data, saver, total_steps)
         finished = self._steps_done >= total_steps
         return (RunState.FINISHED, "") if finished else self._stopped(total_steps)
@@ -210,7 +212,7 @@ class Session:
         )  # fmt: skip
         self._sink.note("memory", f"{peak.device_blocks} device blocks at most", peak.model_dump())
         self._sink.note("outcome", f"{state.value} after {self._steps_done} steps", outcome.model_dump(mode="json"))
-        self._sink.emit(StateChanged(state=state, reason=reason))
+        self._sink.emit(StateChanged(state=state, reason=reason, who=WORKER))
         exit_code = 1 if state is RunState.FAILED else 0
         self._shut_down({"exit_code": exit_code, "state": state.value, "reason": reason})
         return exit_code

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
-from horizon_app.api.deps import CommasToo, Past, RunIdPath, Station
+from horizon_app.api.deps import CommasToo, Past, RunIdPath, Station, Who
 from horizon_app.api.schemas import EditBody, NewRunBody, ResumeBody, StopBody
 from horizon_app.contracts.problems import Problem
 from horizon_app.contracts.run_state import RunState
@@ -34,11 +34,12 @@ def list_runs(
 def create_run(
     body: NewRunBody,
     station: Station,
+    who: Who,
     response: Response,
     idempotency_key: Annotated[str | None, Header(max_length=255, description="makes a repeated call harmless")] = None,
 ) -> RunDetail:
     """Check a spec and queue it as a run."""
-    run = station.submit(body.spec, start=body.start, key=idempotency_key)
+    run = station.submit(body.spec, start=body.start, key=idempotency_key, who=who)
     station.nudge()
     response.headers["Location"] = f"/api/v1/runs/{run.id}"
     return run
@@ -64,18 +65,10 @@ def delete_run(run_id: RunIdPath, station: Station) -> Freed:
     return Freed(freed_bytes=station.delete(run_id))
 
 
-@router.post("/{run_id}/start", status_code=202, responses={**_NOT_FOUND, **_CONFLICT})
-def start_run(run_id: RunIdPath, station: Station) -> Run:
-    """Put a run that was submitted with `start: false` into the queue."""
-    run = station.start(run_id)
-    station.nudge()
-    return run
-
-
 @router.post("/{run_id}/resume", status_code=202, responses={**_NOT_FOUND, **_CONFLICT, 422: {"model": Problem}})
-def resume_run(run_id: RunIdPath, station: Station, body: ResumeBody | None = None) -> Run:
+def resume_run(run_id: RunIdPath, station: Station, who: Who, body: ResumeBody | None = None) -> Run:
     """Queue an ended run again: it goes on from its newest whole checkpoint."""
-    run = station.resume(run_id, body.set if body is not None else {})
+    run = station.resume(run_id, body.set if body is not None else {}, who=who)
     station.nudge()
     return run
 
@@ -105,8 +98,8 @@ def unpin_checkpoint(run_id: RunIdPath, step: StepPath, station: Station) -> Che
 
 
 @router.post("/{run_id}/stop", status_code=202, responses={**_NOT_FOUND, **_CONFLICT})
-def stop_run(run_id: RunIdPath, station: Station, body: StopBody | None = None) -> Run:
+def stop_run(run_id: RunIdPath, station: Station, who: Who, body: StopBody | None = None) -> Run:
     """Ask a run to stop at the next optimizer step."""
-    run = station.stop(run_id, save=body.save if body is not None else True)
+    run = station.stop(run_id, save=body.save if body is not None else True, who=who)
     station.nudge()
     return run

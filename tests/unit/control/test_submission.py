@@ -9,7 +9,7 @@ import pytest
 
 from horizon_app.contracts.problems import SpecRefused
 from horizon_app.contracts.run_state import RunState
-from horizon_app.control.errors import RunIsLive, RunNotFound, RunNotLive
+from horizon_app.control.errors import NotQueued, RunNotFound, RunNotLive
 from horizon_app.control.launcher import order_document
 from horizon_app.control.run_folder import RunFolder
 from horizon_app.control.workstation import Workstation
@@ -100,8 +100,8 @@ def test_stop_and_start_of_a_run_that_is_over_are_refused(station: Workstation) 
     assert station.stop(run.id).state is RunState.STOPPED
     with pytest.raises(RunNotLive):
         station.stop(run.id)
-    with pytest.raises(RunIsLive):
-        station.start(run.id)
+    with pytest.raises(NotQueued):
+        station.queue.start(run.id, who="test")
 
 
 def test_paths_from_the_command_line_are_relative_to_the_spec(station: Workstation, tmp_path: Path) -> None:
