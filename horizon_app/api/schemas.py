@@ -42,6 +42,17 @@ class MoveBody(_Body):
         return self
 
 
+class CloneBody(_Body):
+    """What is to be different in the new run."""
+
+    set: dict[str, Any] = Field(
+        default_factory=dict[str, Any],
+        description='new values of the spec by dotted key, for example {"training.learning_rate": 1e-4}',
+    )
+    name: str | None = Field(default=None, description="the new run's name; that of the spec where left out")
+    start: bool = Field(default=True, description="false keeps the run from starting until it is released")
+
+
 class StopBody(_Body):
     """How a run is stopped."""
 

@@ -64,7 +64,7 @@ class FactNoted(_Event):
     (rows, tokens, fingerprint, skipped), `outcome` (data: a `RunOutcome`), `checkpoint_removed` (data: step), `resumed`
     (another worker goes on from data: step, 0 where there was no checkpoint; metrics of later steps are void),
     `skipped` (an fp16 overflow; data: step, loss_scale: the scale that overflowed), `micro_batch` (data: old, new,
-    reason), `queue` (data: action, who; of a move its position and device).
+    reason), `queue` (data: action, who; of a move its position and device), `archive` (data: archived, who).
     """
 
     type: Literal["event"] = "event"

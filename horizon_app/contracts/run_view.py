@@ -76,7 +76,8 @@ class RunDetail(Run):
     knobs: dict[Knob, KnobValue | None] = Field(
         description="value in force of each knob; null where it is decided when the model is built"
     )
-    spec: dict[str, Any] = Field(description="as asked")
+    spec: dict[str, Any] = Field(description="with every default filled in")
+    asked: Any = Field(default=None, description="the spec as it was sent; null for runs from before that was kept")
     plan: dict[str, Any] | None = Field(description="data of the plan event: resolved values, bytes per tier")
     layout_ready: bool = Field(description="whether the residency map can be asked for")
     outcome: RunOutcome | None
@@ -109,7 +110,9 @@ class QueueAnswer(_View):
 class Freed(_View):
     """What a deletion gave back."""
 
-    freed_bytes: int
+    freed_bytes: int = Field(description="on the disk; files that have another name outside of the run count as none")
+    left_bytes: int = Field(default=0, description="what could not be removed; the server's next start tries again")
+    left_in: str = Field(default="", description="where that lies, and why it stayed")
 
 
 class Series(_View):

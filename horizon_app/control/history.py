@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from horizon_app.contracts.frames import FRAME, Frame
 from horizon_app.contracts.residency import BlockLayout
@@ -48,6 +48,7 @@ class History:
         states: Sequence[RunState] = (),
         tag: str | None = None,
         text: str | None = None,
+        archived: Literal["false", "true", "all"] = "false",
         sort: str = "-created_at",
         limit: int = 50,
         cursor: str | None = None,
@@ -56,7 +57,14 @@ class History:
         key = sort.removeprefix("-")
         if key not in SORT_KEYS:
             raise BadQuery(field="sort", message=f"{key[:40]!r} is no sort key; there are {', '.join(SORT_KEYS)}")
-        which = RunFilter(states=tuple(states), tag=tag, text=text, sort=key, descending=sort.startswith("-"))
+        which = RunFilter(
+            states=tuple(states),
+            tag=tag,
+            text=text,
+            sort=key,
+            descending=sort.startswith("-"),
+            archived=None if archived == "all" else archived == "true",
+        )
         try:
             with self._database.read() as tx:
                 page = list_runs(tx, which, limit=limit, cursor=cursor)

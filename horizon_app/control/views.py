@@ -38,6 +38,7 @@ def detail_view(summary: Run, run: StoredRun, order: StoredOrder, checkpoints: l
         **summary.model_dump(),
         knobs=values_in_force(order.spec, order.plan, run.knobs),
         spec=order.spec,
+        asked=order.asked,
         plan=order.plan,
         layout_ready=run.layout_seq is not None,
         outcome=None if order.outcome is None else RunOutcome.model_validate(order.outcome),

@@ -5,17 +5,20 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from horizon_app.contracts.commands import SaveCheckpoint, StopRun
 from horizon_app.contracts.frames import FRAME, Frame
 from horizon_app.contracts.problems import SpecRefused
 from horizon_app.contracts.run_state import ENDED, LIVE, RunState
 from horizon_app.contracts.run_view import CheckpointsAnswer, LogAnswer, Run, RunDetail, RunPage, SeriesAnswer
+from horizon_app.control.archive import set_archived
 from horizon_app.control.checkpoints import set_pin
+from horizon_app.control.cloning import clone, paths_of
 from horizon_app.control.data_preview import data_problems
+from horizon_app.control.deletion import Deletion
 from horizon_app.control.dispatcher import Dispatcher
-from horizon_app.control.errors import RunIsLive, RunNotLive
+from horizon_app.control.errors import RunNotLive
 from horizon_app.control.generators import Generators
 from horizon_app.control.history import History
 from horizon_app.control.hub import Hub
@@ -24,7 +27,7 @@ from horizon_app.control.labels import label_problems
 from horizon_app.control.launcher import Launcher
 from horizon_app.control.lifecycle import change_state, locked_run
 from horizon_app.control.machine import Machine
-from horizon_app.control.paths import PathRules, rules_for_clients, rules_for_user
+from horizon_app.control.paths import PathRules, rules_for_clients, rules_for_clone, rules_for_user
 from horizon_app.control.queue import Queue
 from horizon_app.control.resumption import resume
 from horizon_app.control.run_folder import RunFolder
@@ -34,7 +37,7 @@ from horizon_app.control.views import run_view, run_views
 from horizon_app.settings import AppSettings
 from horizon_app.store.database import Database, open_database
 from horizon_app.store.migrate import migrate
-from horizon_app.store.runs import StoredOrder, StoredRun, delete_run, update_run
+from horizon_app.store.runs import StoredOrder, StoredRun, update_run
 
 _HOME_FOLDERS = ("models", "data", "examples", "runs")
 
@@ -59,6 +62,7 @@ class Workstation:
         self.history = History(self.database, self.settings)
         self.knobs = Knobs(self.database, self.hub, self.settings)
         self.queue = Queue(self.database)
+        self.deletion = Deletion(self.database, self.settings.runs_dir)
         self.dispatcher = Dispatcher(
             database=self.database, hub=self.hub, launcher=self.launcher, settings=self.settings
         )
@@ -66,6 +70,7 @@ class Workstation:
 
     def catch_up(self) -> None:
         """Bring live runs up to what their workers have written; for use where nobody else watches."""
+        self.deletion.tidy()
         self.dispatcher.look_once()
 
     def close(self) -> None:
@@ -97,6 +102,24 @@ class Workstation:
         rules = rules_for_clients(self.settings) if base_dir is None else rules_for_user(base_dir)
         run_id = submit(self.database, document, self._place(rules), start=start, key=key, who=who)
         return self.history.run(run_id)
+
+    def clone(
+        self, run_id: str, changes: Mapping[str, Any], *, name: str | None = None, start: bool = True,
+        key: str | None = None, by_client: bool = True, who: str = "api",
+    ) -> RunDetail:  # fmt: skip
+        """Submit a run's spec again, with changes by dotted key. Raises RunNotFound, SpecRefused, KeyReused."""
+
+        def place(order: StoredOrder) -> Place:
+            base = Path(order.base_dir)
+            by = rules_for_clone(self.settings, base, paths_of(order)) if by_client else rules_for_user(base)
+            return self._place(by)
+
+        new_id = clone(self.database, run_id, changes, place, name=name, start=start, key=key, who=who)
+        return self.history.run(new_id)
+
+    def archive(self, run_id: str, *, archived: bool = True, who: str = "api") -> Run:
+        """Put an ended run away, or take it back. Raises RunNotFound, RunIsLive."""
+        return set_archived(self.database, run_id, archived=archived, who=who)
 
     def stop(self, run_id: str, *, save: bool = True, who: str = "api") -> Run:
         """Ask a run to stop at the next optimizer step; one that waits leaves the queue.
@@ -167,25 +190,19 @@ class Workstation:
             update_run(tx, run_id, **{column: value for column, value in changes.items() if value is not None})
             return run_view(locked_run(tx, run_id))
 
-    def delete(self, run_id: str) -> int:
-        """Remove a run and its folder; gives the bytes freed. Raises RunNotFound, RunIsLive, OSError."""
-        with self.database.write() as tx:  # held until the folder is gone: nobody can start the run meanwhile
-            run = locked_run(tx, run_id)
-            if run.state in LIVE:
-                raise RunIsLive(run_id=run_id, state=run.state, action="deleted")
-            delete_run(tx, run_id)
-            return RunFolder(self.settings.runs_dir, run_id).remove()
-
     def run(self, run_id: str) -> RunDetail:
         """One run. Raises RunNotFound."""
         return self.history.run(run_id)
 
     def runs(
         self, *, state: Sequence[RunState] = (), tag: str | None = None, q: str | None = None,
+        archived: Literal["false", "true", "all"] = "false",
         sort: str = "-created_at", limit: int = 50, cursor: str | None = None,
     ) -> RunPage:  # fmt: skip
         """A page of the history. Raises BadQuery."""
-        return self.history.runs(states=state, tag=tag, text=q, sort=sort, limit=limit, cursor=cursor)
+        return self.history.runs(
+            states=state, tag=tag, text=q, archived=archived, sort=sort, limit=limit, cursor=cursor
+        )
 
     def series(self, run_id: str, keys: Sequence[str] | None = None, *, max_points: int = 1000) -> SeriesAnswer:
         """Metrics of a run. Raises RunNotFound."""
@@ -210,6 +227,7 @@ class Workstation:
     async def attend(self) -> None:
         """Watch every live run and start what is queued, until cancelled. For a server."""
         self._loop = asyncio.get_running_loop()
+        await asyncio.to_thread(self.deletion.tidy)
         await self.dispatcher.run()
 
     def nudge(self) -> None:
