@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from horizon_app.cli.refusals import CommandFailed
 from horizon_app.client import Horizon, HorizonError, RequestRefused, SpecRefused
+from horizon_app.contracts.events import COMMAND_LINE
 from horizon_app.control.errors import BadQuery
 from horizon_app.control.server_file import find_server
 from horizon_app.settings import AppSettings
@@ -18,7 +19,7 @@ def find_horizon(settings: AppSettings) -> Horizon | None:
     server = find_server(settings.home)
     if server is None:
         return None
-    return Horizon(server_url(server.host, server.port), name="command line", retry_for=_RETRY_FOR_S)
+    return Horizon(server_url(server.host, server.port), name=COMMAND_LINE, retry_for=_RETRY_FOR_S)
 
 
 @contextmanager

@@ -17,6 +17,25 @@ class StopRun(BaseModel):
     save: bool = Field(default=True, description="write a checkpoint of the last step before stopping")
 
 
+class PauseRun(BaseModel):
+    """Hold after the optimizer step that is being done, with everything in memory, until told to go on or to stop."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Literal["pause"] = "pause"
+    save: bool = Field(default=False, description="write a checkpoint of that step first")
+    who: str = Field(default="", description="who asked for it")
+
+
+class ContinueRun(BaseModel):
+    """Go on after a pause, or take back one that was asked for and does not hold yet."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Literal["continue"] = "continue"
+    who: str = Field(default="", description="who asked for it")
+
+
 class SaveCheckpoint(BaseModel):
     """Write a checkpoint after the optimizer step that is being done."""
 
@@ -42,5 +61,5 @@ class SetKnobs(BaseModel):
         return self
 
 
-Command = Annotated[StopRun | SaveCheckpoint | SetKnobs, Field(discriminator="type")]
+Command = Annotated[StopRun | PauseRun | ContinueRun | SaveCheckpoint | SetKnobs, Field(discriminator="type")]
 COMMAND: TypeAdapter[Command] = TypeAdapter(Command)

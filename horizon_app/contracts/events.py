@@ -8,6 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from horizon_app.contracts.run_state import RunState
 
+SERVER = "server"
+"""Who changes a state that nobody asked for: starts the next run, ends one whose worker is gone."""
+WORKER = "worker"
+COMMAND_LINE = "command line"
+
 
 def _now() -> datetime:
     return datetime.now(UTC)
@@ -25,6 +30,11 @@ class StateChanged(_Event):
     type: Literal["state"] = "state"
     state: RunState
     reason: str = Field(default="", description="why, in one sentence with the numbers")
+    who: str = Field(
+        default="",
+        description="browser, api, command line, python client (or what a client calls itself), server or worker; "
+        "empty in what was recorded before this was",
+    )
 
 
 class MetricsRecorded(_Event):
@@ -53,7 +63,8 @@ class FactNoted(_Event):
     (rows, tokens, fingerprint, skipped), `outcome` (data: a `RunOutcome`), `checkpoint_removed` (data: step), `resumed`
     (another worker goes on from data: step, 0 where there was no checkpoint; metrics of later steps are void),
     `changed` (data: knob, old, new, step: the first optimizer step with the new value), `skipped` (an fp16 overflow;
-    data: step, loss_scale: the scale that overflowed), `micro_batch` (data: old, new, reason).
+    data: step, loss_scale: the scale that overflowed), `micro_batch` (data: old, new, reason),
+    `queue` (data: action, who; of a move its position and device), `archive` (data: archived, who).
     """
 
     type: Literal["event"] = "event"

@@ -160,6 +160,9 @@ class OffloadSpec(Section):
     """Where the blocks live and how they travel."""
 
     device: str = knob("auto", "auto, cpu, cuda or cuda:N", pattern=r"^(auto|cpu|cuda(:[0-9]+)?)$")
+    share_device: bool = knob(
+        False, "start beside other runs on the same device that say so too, instead of after them"
+    )
     param_block_size: SizeOrAuto = knob(
         16 << 20, "bytes of a block in the compute dtype; auto is sqrt(device MiB / 100) MiB", unit="bytes", main=True
     )

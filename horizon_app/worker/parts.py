@@ -120,6 +120,10 @@ class TrainingEngine(LiveEngine, Protocol):
         """
         ...
 
+    def settle(self) -> None:
+        """Return once nothing is left to be computed of the steps done. Raises EngineError."""
+        ...
+
     def close(self) -> None:
         """Give the memory back and end the engine's threads."""
         ...

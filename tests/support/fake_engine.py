@@ -152,6 +152,9 @@ class FakeEngine:
         self._steps = int((folder / STATE).read_text())
         return self._steps
 
+    def settle(self) -> None:
+        """Nothing waits."""
+
     def close(self) -> None:
         self.closed.set()
 

@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 from horizon_app.contracts.events import (
+    WORKER,
     CheckpointWritten,
     Event,
     FactNoted,
@@ -54,7 +55,7 @@ class ScriptedWorker:
         self._emit(LogWritten(message="hello"))
         self._emit(FactNoted(kind="plan", message="", data={"total_steps": self._steps}))
         self._emit(FactNoted(kind="layout", message="", data=layout().model_dump(mode="json")))
-        self._emit(StateChanged(state=RunState.RUNNING))
+        self._emit(StateChanged(state=RunState.RUNNING, who=WORKER))
         done = 0
         while done < self._steps and not self._should_stop():
             done += 1
@@ -63,7 +64,7 @@ class ScriptedWorker:
         self._emit(CheckpointWritten(step=done, path=f"checkpoints/{done}", bytes=7))
         outcome = RunOutcome(state=state, optimizer_steps=done)
         self._emit(FactNoted(kind="outcome", message="", data=outcome.model_dump(mode="json")))
-        self._emit(StateChanged(state=state))
+        self._emit(StateChanged(state=state, who=WORKER))
         words = {"exit_code": 0, "state": state.value, "reason": ""}
         (self._run_dir / "exit.json").write_text(json.dumps(words))
         return 0

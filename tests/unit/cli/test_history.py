@@ -37,7 +37,7 @@ def test_server_history_asks_only_for_what_was_given() -> None:
 
 
 def test_server_history_delete_gives_the_bytes_freed() -> None:
-    assert history(200, {"freed_bytes": 12}).delete("r1") == 12
+    assert history(200, {"freed_bytes": 12}).delete("r1", pinned_too=False).freed_bytes == 12
 
 
 def test_refusal_of_the_server_fails_with_the_problems_detail() -> None:
@@ -68,7 +68,7 @@ def test_server_without_an_answer_is_named() -> None:
 
     server = Horizon("http://server", http=httpx.MockTransport(refuse), retry_for=0.0)
     with pytest.raises(CommandFailed, match="http://server"), server_refusals():
-        ServerHistory(server).delete("r1")
+        ServerHistory(server).delete("r1", pinned_too=False)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,8 @@
-"""A server of answers given beforehand, and a clock that passes as soon as somebody waits."""
+"""A clock that passes as soon as somebody waits."""
 
-import time
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any
-
-import httpx
 import pytest
 
-from horizon_app.client import Horizon, transport
+from horizon_app.client import transport
 
 
 class Clock:
@@ -30,33 +24,3 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     passed = Clock()
     monkeypatch.setattr(transport, "time", passed)
     return passed
-
-
-def horizon(answer: Callable[[httpx.Request], httpx.Response], url: str = "http://server", **given: Any) -> Horizon:
-    """A client whose server is a function."""
-    return Horizon(url, http=httpx.MockTransport(answer), **given)
-
-
-def document(run_id: str = "20260131-120000-abcdef", **changes: Any) -> dict[str, Any]:
-    """A run as the server answers it."""
-    return {
-        "id": run_id, "name": "tiny", "tags": [], "notes": "", "state": "running", "reason": "",
-        "created_at": datetime(2026, 1, 31, 12, tzinfo=UTC).isoformat(), "started_at": None, "ended_at": None,
-        "device": None, "model": {"name": "tiny"}, "step": 3, "total_steps": 9, "metrics": {"train/loss": 2.5},
-        "sparkline": [], "last_seq": 7, "spec": {"model": {"path": "m"}}, "plan": None, "layout_ready": False,
-        "outcome": None, "checkpoints": [], **changes,
-    }  # fmt: skip
-
-
-def problem(status: int, name: str, detail: str, **more: Any) -> httpx.Response:
-    """An answer that says what is wrong."""
-    body = {"type": f"horizon:{name}", "title": "No", "status": status, "detail": detail, **more}
-    return httpx.Response(status, json=body, headers={"content-type": "application/problem+json"})
-
-
-def wait_until(look: Callable[[], bool], deadline_s: float = 10.0) -> None:
-    """Poll until `look` is true."""
-    end = time.monotonic() + deadline_s
-    while not look():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.01)

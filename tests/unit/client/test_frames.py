@@ -14,7 +14,7 @@ from websockets.sync.server import ServerConnection, serve
 from websockets.typing import Subprotocol
 
 from horizon_app.client import BadAnswer, Frames, Horizon, NotFound, RequestRefused, RunFailed, WaitTimeout
-from tests.unit.client.conftest import document, horizon, problem
+from tests.support.made_up_server import document, horizon, problem
 
 Speak = Callable[[ServerConnection, int], None]
 

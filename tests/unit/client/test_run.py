@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from horizon_app.client import Horizon, Run
-from tests.unit.client.conftest import document, horizon, problem
+from tests.support.made_up_server import document, horizon, problem
 
 
 def one(*answers: dict[str, Any]) -> tuple[Run, list[httpx.Request]]:

@@ -18,7 +18,7 @@ from horizon_app.client import (
     Unauthorized,
 )
 from horizon_app.contracts import problems
-from tests.unit.client.conftest import Clock, document, horizon, problem
+from tests.support.made_up_server import Clock, document, horizon, problem
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
