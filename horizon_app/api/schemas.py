@@ -59,6 +59,12 @@ class StopBody(_Body):
     save: bool = Field(default=True, description="write a checkpoint of the last step before stopping")
 
 
+class UndoBody(_Body):
+    """Which change of a knob is taken back."""
+
+    number: int | None = Field(default=None, ge=1, description="the newest that was not taken back, where left out")
+
+
 class EditBody(_Body):
     """New labels of a run; what is left out stays."""
 

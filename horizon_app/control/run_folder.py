@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from horizon_app.contracts.commands import SaveCheckpoint, StopRun
+from horizon_app.contracts.commands import Command
 from horizon_app.contracts.ids import is_run_id
 from horizon_app.contracts.residency import HEADER_BYTES, decode_header, frame_bytes
 from horizon_app.contracts.run_state import RunState
@@ -40,7 +40,7 @@ class RunFolder:
         partial.write_text(json.dumps(order, ensure_ascii=False, indent=1), encoding="utf-8")
         partial.replace(self.path / "run.json")
 
-    def append_command(self, command: StopRun | SaveCheckpoint) -> None:
+    def append_command(self, command: Command) -> None:
         """Tell the worker something. Raises OSError."""
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "commands.jsonl").open("ab") as file:
