@@ -9,6 +9,7 @@ _SPEC = {"model": {"path": "models/llama"}, "data": {"path": "data/train.jsonl"}
 _DEEPEST = 8
 
 _VALUES: dict[str, Any] = {
+    "MoveBody": {"position": 1},
     "active_run": _RUN, "architecture": "LlamaForCausalLM", "base_dir": "data",
     "BlockFacts.parameters": ["model.layers.0.mlp.up_proj.weight"], "broken": "", "cause": "",
     "Checkpoint.path": "checkpoints/100", "CheckpointFrame.path": "checkpoints/100", "cloned_from": None,
@@ -39,7 +40,7 @@ _VALUES: dict[str, Any] = {
     "tokens": ["Once", " upon"], "total": 42, "total_steps": 200, "trained": [False, True],
     "trained_spans": [" upon"], "values": {"train/loss": 1.94}, "version": "0.1.0",
 }  # fmt: skip
-"""Values by `Model.field`, else by field."""
+"""Values by `Model`, by `Model.field`, else by field."""
 
 
 def example(schema: Schema, components: Schema, name: str = "", model: str = "", depth: int = 0) -> Any:
@@ -50,6 +51,8 @@ def example(schema: Schema, components: Schema, name: str = "", model: str = "",
         return _VALUES[name]
     if "$ref" in schema:
         referred = str(schema["$ref"]).rpartition("/")[2]
+        if referred in _VALUES:
+            return _VALUES[referred]
         return {} if depth > _DEEPEST else example(components[referred], components, "", referred, depth + 1)
     for key in ("const", "default"):
         if key in schema:

@@ -21,6 +21,8 @@ WebSockets: `/api/v1/runs/RUN_ID/stream?after=SEQ` (one run) and `/api/v1/stream
 """
 TAGS = {
     "runs": "Submit, list, show, change, stop, resume and delete runs; their checkpoints.",
+    "queue": "Which run is next on a device, and what waits.",
+    "knobs": "What can be changed while a run runs.",
     "records": "What a run has recorded: metrics, residency, events, log.",
     "models": "What can be done with the model that a run has saved.",
     "machine": "The machine, its models and data, the spec's schema, liveness.",
@@ -114,7 +116,8 @@ def _complete(operation: Schema, method: str, path: str, components: Schema) -> 
         responses["304"] = {"description": "It is as If-None-Match says"}
     contents = [response.get("content", {}) for response in responses.values()] + ([body["content"]] if body else [])
     for media in [content["application/json"] for content in contents if "application/json" in content]:
-        media.setdefault("example", example(media["schema"], components))
+        if "examples" not in media:
+            media.setdefault("example", example(media["schema"], components))
     for parameter in parameters:
         if "example" not in parameter and parameter["required"]:
             parameter["example"] = example(parameter["schema"], components, parameter["name"])
