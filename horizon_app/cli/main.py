@@ -10,6 +10,7 @@ from horizon_app.cli.checkpoints import list_checkpoints, pin_checkpoint, resume
 from horizon_app.cli.data import data_app
 from horizon_app.cli.example import example
 from horizon_app.cli.model import model_app
+from horizon_app.cli.pause import pause_run
 from horizon_app.cli.run import run
 from horizon_app.cli.runs import runs_app
 from horizon_app.cli.serve import serve
@@ -43,6 +44,7 @@ app.command()(serve)
 app.command()(example)
 app.command()(run)
 app.command()(chat)
+runs_app.command("pause")(pause_run)
 runs_app.command("resume")(resume_run)
 runs_app.command("checkpoint")(save_checkpoint)
 runs_app.command("checkpoints")(list_checkpoints)

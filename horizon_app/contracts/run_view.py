@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from horizon_app.contracts.events import RunOutcome
 from horizon_app.contracts.residency import BlockLayout
-from horizon_app.contracts.run_state import RunState
+from horizon_app.contracts.run_state import Cause, RunState
 
 
 class _View(BaseModel):
@@ -41,6 +41,9 @@ class Run(_View):
     metrics: dict[str, float | None] = Field(description="last value of each metric; null where it was not finite")
     sparkline: list[float | None] = Field(description="at most 32 losses, evenly spaced over the run")
     last_seq: int = Field(description="place of the newest event in the run's stream")
+    resumable: bool = Field(description="whether it has ended before its end, and goes on when it is resumed")
+    cause: Cause | None = Field(description="what ended a run that did not end by itself")
+    exit_status: int | None = Field(description="exit code of its worker, negative for a signal, where it is known")
 
 
 class Checkpoint(_View):

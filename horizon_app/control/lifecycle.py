@@ -21,13 +21,19 @@ def create_run(tx: Transaction, run: NewRun, *, who: str) -> None:
 
 def change_state(tx: Transaction, run_id: str, new: RunState, reason: str = "", *, who: str) -> None:
     """Take a run to another state and append the event. Raises RunNotFound, IllegalTransition."""
-    run = get_run(tx, run_id, lock=True)
-    if run is None:
-        raise RunNotFound(run_id)
+    run = locked_run(tx, run_id)
     event = StateChanged(time=datetime.now(UTC), state=new, reason=reason, who=who)
     enter_state(tx, run, event)
     append_events(tx, run_id, [NewEvent(seq=run.last_seq + 1, journal_seq=None, event=event)])
     update_run(tx, run_id, last_seq=run.last_seq + 1)
+
+
+def locked_run(tx: Transaction, run_id: str) -> StoredRun:
+    """A run that nobody else changes until the transaction ends. Raises RunNotFound."""
+    run = get_run(tx, run_id, lock=True)
+    if run is None:
+        raise RunNotFound(run_id)
+    return run
 
 
 def enter_state(tx: Transaction, run: StoredRun, event: StateChanged) -> None:
@@ -42,7 +48,7 @@ def enter_state(tx: Transaction, run: StoredRun, event: StateChanged) -> None:
     if event.state in ENDED:
         times["ended_at"] = event.time
     if event.state is RunState.QUEUED:  # again
-        times |= {"ended_at": None, "stop_asked_at": None}
+        times |= {"ended_at": None, "stop_asked_at": None, "cause": None, "exit_status": None}
     came_from = [state for state, targets in TRANSITIONS.items() if event.state in targets]
     if not set_state(tx, run.id, came_from, event.state, event.reason, **times):
         raise IllegalTransition(run_id=run.id, old=run.state, new=event.state)

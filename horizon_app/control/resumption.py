@@ -61,6 +61,8 @@ def resume(
         update_run(
             tx, run_id, spec=plan.spec.model_dump(mode="json"), disk_dir=plan.disk_dir, total_steps=plan.total_steps,
             held=False, pid=None, process_start=None, outcome=None,
+            # A journal that was lost with its folder begins anew: what follows is read from there.
+            journal_bytes=now.journal_bytes if folder.journal_bytes() >= now.journal_bytes else 0,
         )  # fmt: skip
         change_state(tx, run_id, RunState.QUEUED, plan.reason, who=who)
 

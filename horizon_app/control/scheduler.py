@@ -4,6 +4,7 @@ from horizon_app.contracts.events import SERVER
 from horizon_app.contracts.run_state import RunState
 from horizon_app.control.launcher import Launcher
 from horizon_app.control.lifecycle import change_state
+from horizon_app.control.process_watch import boot_id
 from horizon_app.store.database import Database
 from horizon_app.store.runs import get_order, get_run, live_runs, next_queued, update_run
 
@@ -24,5 +25,5 @@ def start_next(database: Database, launcher: Launcher, only: str | None = None) 
             change_state(tx, run_id, RunState.FAILED, f"the worker could not be started: {error}", who=SERVER)
         return run_id
     with database.write() as tx:
-        update_run(tx, run_id, pid=pid, process_start=start_time)
+        update_run(tx, run_id, pid=pid, process_start=start_time, boot_id=boot_id())
     return run_id

@@ -1,6 +1,7 @@
 """From stored rows to what is shown."""
 
 from horizon_app.contracts.events import RunOutcome
+from horizon_app.contracts.run_state import RESUMABLE, Cause
 from horizon_app.contracts.run_view import Checkpoint, ModelSummary, Run, RunDetail
 from horizon_app.control import sparkline
 from horizon_app.store.runs import StoredOrder, StoredRun
@@ -14,6 +15,8 @@ def run_view(run: StoredRun) -> Run:
         model=ModelSummary(name=run.model_name, architecture=run.architecture, parameters=run.parameters),
         step=run.step, total_steps=run.total_steps, metrics=run.metrics,
         sparkline=sparkline.values(run.sparkline), last_seq=run.last_seq,
+        resumable=run.state in RESUMABLE, cause=None if run.cause is None else Cause(run.cause),
+        exit_status=run.exit_status,
     )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from horizon_app.control.launcher import Launcher
 from horizon_app.control.lifecycle import change_state
 from horizon_app.control.machine import Machine
 from horizon_app.control.paths import PathRules, rules_for_clients, rules_for_user
+from horizon_app.control.pausing import Pausing
 from horizon_app.control.resumption import resume
 from horizon_app.control.run_folder import RunFolder
 from horizon_app.control.server_file import ServerInfo, find_server
@@ -55,6 +56,7 @@ class Workstation:
         migrate(self.database)
         self.hub = Hub(self.database)
         self.history = History(self.database, self.settings)
+        self.pausing = Pausing(self.database, self.settings)
         self.dispatcher = Dispatcher(
             database=self.database, hub=self.hub, launcher=self.launcher, settings=self.settings
         )
@@ -125,6 +127,8 @@ class Workstation:
     def resume(self, run_id: str, changes: Mapping[str, Any], *, by_client: bool = True, who: str = "api") -> Run:
         """Queue an ended run again: it goes on from its newest whole checkpoint, with `changes` to its spec.
 
+        A paused one goes on where it stands.
+
         Raises RunNotFound, RunIsLive, NothingToResume, WorkerStillThere, SpecRefused.
         """
 
@@ -135,6 +139,9 @@ class Workstation:
         run = self._read(run_id)
         if run.state in LIVE and self.server() is None:
             self.dispatcher.settle(run)  # nobody else would notice that its worker is gone
+        paused = None if changes else self.pausing.go_on(run_id, who=who)
+        if paused is not None:
+            return paused
         resume(self.database, run_id, changes, place, who=who)
         return run_view(self._read(run_id))
 

@@ -14,11 +14,12 @@ from horizon_app.contracts.events import PeakUse
 from horizon_app.contracts.residency import BlockLayout
 from horizon_app.contracts.run_spec import Init, Policy
 from horizon_app.data.batches import Batch, BatchSource
-from horizon_app.engine.errors import EngineError
+from horizon_app.engine.errors import BuildStopped, EngineError
 from horizon_app.engine.hardware.memory_errors import is_out_of_memory
 from horizon_app.engine.hardware.probe import anonymous_bytes
 from horizon_app.engine.memory.disk_io import OS_DISK, DiskSystem
 from horizon_app.engine.memory.disk_tier import DiskTier
+from horizon_app.engine.memory.geometry import Parameter
 from horizon_app.engine.model.companions import read_companions
 from horizon_app.engine.model.discovery import (
     Discovered,
@@ -60,9 +61,13 @@ class Engine:
     def __init__(
         self, config: EngineConfig, sink: TelemetrySink, *, backend: Backend | None = None,
         on_slot_release: ArenaHook | None = None, disk_system: DiskSystem = OS_DISK,
+        should_stop: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
-        """Build everything and load the weights. Raises EngineError subclasses; tests pass backend and disk."""
-        self._config, self._sink = config, sink
+        """Build everything and load the weights. Raises EngineError subclasses; tests pass backend and disk.
+
+        `should_stop` is asked between the pieces of the weights: BuildStopped once it says so.
+        """
+        self._config, self._sink, self._should_stop = config, sink, should_stop
         before = anonymous_bytes()
         self._hf_config = load_config(config.model_dir)
         found = discover(build_meta(self._hf_config))
@@ -103,7 +108,7 @@ class Engine:
         )  # fmt: skip
         self._report = StepReport(self._pool, self._disk, self._m)
         self._companions = read_companions(config.model_dir)
-        self._planes = PlaneFiles(self._partition, self._pool, config.optimizer_state)
+        self._planes = PlaneFiles(self._partition, self._pool, config.optimizer_state, self._should_stop)
         self._knobs = LiveKnobs(config, self.sizes, self._partition, self._m, sink)
         if self._m.unused:
             names = ", ".join(self._m.unused[:5])
@@ -249,9 +254,14 @@ class Engine:
 
     def _load(self, found: Discovered, weights: WeightPlan | None) -> None:
         if weights is None:
-            initialise(found, self._partition.by_name, self._pool.write, self._config.seed)
+            initialise(found, self._partition.by_name, self._write, self._config.seed)
         else:
-            read_weights(weights, self._partition.by_name, self._pool.write)
+            read_weights(weights, self._partition.by_name, self._write)
+
+    def _write(self, parameter: Parameter, values: torch.Tensor, start: int = 0) -> None:
+        if self._should_stop():
+            raise BuildStopped("asked to stop while the weights were read")
+        self._pool.write(parameter, values, start)
 
     def _attempt(
         self, batch: Batch, step: int, learning_rate: float, should_stop: Callable[[], bool]
