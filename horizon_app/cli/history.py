@@ -3,7 +3,7 @@
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import quote
 
 import httpx
@@ -11,7 +11,7 @@ import httpx
 from horizon_app.cli.refusals import CommandFailed
 from horizon_app.contracts.events import COMMAND_LINE
 from horizon_app.contracts.run_state import RunState
-from horizon_app.contracts.run_view import CheckpointsAnswer, Run, RunDetail, RunPage
+from horizon_app.contracts.run_view import CheckpointsAnswer, Freed, QueueAnswer, Run, RunDetail, RunPage
 from horizon_app.control.server_file import find_server
 from horizon_app.settings import AppSettings
 
@@ -26,6 +26,7 @@ class RunQuery:
     state: RunState | None = None
     tag: str | None = None
     q: str | None = None
+    archived: Literal["true", "all"] | None = None
     sort: str = "-created_at"
     limit: int = 50
     cursor: str | None = None
@@ -55,8 +56,32 @@ class History(Protocol):
         """Have a run hold after the step that is being done."""
         ...
 
-    def delete(self, run_id: str) -> int:
-        """Delete a run that has ended; gives the bytes freed."""
+    def delete(self, run_id: str, *, pinned_too: bool) -> Freed:
+        """Delete a run that is not live; unless `pinned_too`, only where none of its checkpoints is pinned."""
+        ...
+
+    def queue(self) -> QueueAnswer:
+        """What each device does and what waits for it."""
+        ...
+
+    def start(self, run_id: str) -> Run:
+        """Let a held run start when its turn comes."""
+        ...
+
+    def hold(self, run_id: str) -> Run:
+        """Keep a queued run from starting."""
+        ...
+
+    def move(self, run_id: str, place: Mapping[str, Any]) -> Run:
+        """Give a queued run another place: `before` another run (None: behind all), or a `position`."""
+        ...
+
+    def clone(self, run_id: str, changes: Mapping[str, Any], *, name: str | None, start: bool) -> RunDetail:
+        """Submit the spec of a run again, with changes by dotted key."""
+        ...
+
+    def archive(self, run_id: str, *, archived: bool) -> Run:
+        """Put an ended run away, or take it back."""
         ...
 
     def resume(self, run_id: str, changes: Mapping[str, Any]) -> Run:
@@ -86,7 +111,13 @@ class StationHistory:
         """A page of the history."""
         states = [] if query.state is None else [query.state]
         return self._station.runs(
-            state=states, tag=query.tag, q=query.q, sort=query.sort, limit=query.limit, cursor=query.cursor
+            state=states,
+            tag=query.tag,
+            q=query.q,
+            archived=query.archived or "false",
+            sort=query.sort,
+            limit=query.limit,
+            cursor=query.cursor,
         )
 
     def show(self, run_id: str) -> RunDetail:
@@ -101,9 +132,33 @@ class StationHistory:
         """Have a run hold."""
         return self._station.pausing.pause(run_id, save=save, who=COMMAND_LINE)
 
-    def delete(self, run_id: str) -> int:
-        """Delete a run that has ended."""
-        return self._station.delete(run_id)
+    def delete(self, run_id: str, *, pinned_too: bool) -> Freed:
+        """Delete a run that is not live."""
+        return self._station.deletion.delete(run_id, pinned_too=pinned_too)
+
+    def queue(self) -> QueueAnswer:
+        """What each device does and what waits for it."""
+        return self._station.queue.overview()
+
+    def start(self, run_id: str) -> Run:
+        """Let a held run start with the next server."""
+        return self._station.queue.start(run_id, who=COMMAND_LINE)
+
+    def hold(self, run_id: str) -> Run:
+        """Keep a queued run from starting."""
+        return self._station.queue.hold(run_id, who=COMMAND_LINE)
+
+    def move(self, run_id: str, place: Mapping[str, Any]) -> Run:
+        """Give a queued run another place."""
+        return self._station.queue.move(run_id, **place, who=COMMAND_LINE)
+
+    def clone(self, run_id: str, changes: Mapping[str, Any], *, name: str | None, start: bool) -> RunDetail:
+        """Submit the spec of a run again: it starts with the next server."""
+        return self._station.clone(run_id, changes, name=name, start=start, by_client=False, who=COMMAND_LINE)
+
+    def archive(self, run_id: str, *, archived: bool) -> Run:
+        """Put an ended run away, or take it back."""
+        return self._station.archive(run_id, archived=archived, who=COMMAND_LINE)
 
     def resume(self, run_id: str, changes: Mapping[str, Any]) -> Run:
         """Queue an ended run again: it starts with the next server, or the next `horizon run`."""
@@ -144,9 +199,35 @@ class ServerHistory:
         """Have a run hold."""
         return Run.model_validate(self._call("POST", f"{_of(run_id)}/pause", json={"save": save}))
 
-    def delete(self, run_id: str) -> int:
-        """Delete a run that has ended."""
-        return int(self._call("DELETE", _of(run_id))["freed_bytes"])
+    def delete(self, run_id: str, *, pinned_too: bool) -> Freed:
+        """Delete a run that is not live."""
+        params = {"pinned": "delete"} if pinned_too else {}
+        return Freed.model_validate(self._call("DELETE", _of(run_id), params=params))
+
+    def queue(self) -> QueueAnswer:
+        """What each device does and what waits for it."""
+        return QueueAnswer.model_validate(self._call("GET", "/queue"))
+
+    def start(self, run_id: str) -> Run:
+        """Let a held run start when its turn comes."""
+        return Run.model_validate(self._call("POST", f"{_of(run_id)}/start"))
+
+    def hold(self, run_id: str) -> Run:
+        """Keep a queued run from starting."""
+        return Run.model_validate(self._call("POST", f"{_of(run_id)}/hold"))
+
+    def move(self, run_id: str, place: Mapping[str, Any]) -> Run:
+        """Give a queued run another place."""
+        return Run.model_validate(self._call("POST", f"{_of(run_id)}/move", json=dict(place)))
+
+    def clone(self, run_id: str, changes: Mapping[str, Any], *, name: str | None, start: bool) -> RunDetail:
+        """Submit the spec of a run again, with changes by dotted key."""
+        body = {"set": dict(changes), "name": name, "start": start}
+        return RunDetail.model_validate(self._call("POST", f"{_of(run_id)}/clone", json=body))
+
+    def archive(self, run_id: str, *, archived: bool) -> Run:
+        """Put an ended run away, or take it back."""
+        return Run.model_validate(self._call("POST", f"{_of(run_id)}/{'archive' if archived else 'unarchive'}"))
 
     def resume(self, run_id: str, changes: Mapping[str, Any]) -> Run:
         """Queue an ended run again."""

@@ -34,12 +34,39 @@ class RunNotLive(ControlError):
         super().__init__(f"run {run_id} is {state.value}: there is nothing to {action}")
 
 
+class NotQueued(ControlError):
+    """Something was asked that only a run that waits in a queue can do."""
+
+    def __init__(self, *, run_id: str, state: RunState, action: str) -> None:
+        self.run_id, self.state = run_id, state
+        super().__init__(f"run {run_id} is {state.value} and can't be {action}: it waits in no queue")
+
+
 class RunIsLive(ControlError):
     """Something was asked that needs a run to have ended."""
 
     def __init__(self, *, run_id: str, state: RunState, action: str) -> None:
         self.run_id, self.state = run_id, state
         super().__init__(f"run {run_id} is {state.value} and can't be {action}; stop it first")
+
+
+class KeyReused(ControlError):
+    """An idempotency key that made one run came again with another spec."""
+
+    def __init__(self, *, key: str, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"the key {key[:60]!r} made run {run_id} from another spec; send a new key for a new run")
+
+
+class CheckpointPinned(ControlError):
+    """A run was to be deleted that has checkpoints somebody wants to keep."""
+
+    def __init__(self, *, run_id: str, steps: Sequence[int]) -> None:
+        shown = ", ".join(map(str, steps))
+        message = f"the checkpoints of step {shown} are pinned"
+        fix = "delete with pinned=delete (command line: --pinned), or take the pins away first"
+        self.errors = [FieldProblem(field="pinned", message=message, fix=fix)]
+        super().__init__(f"run {run_id} is not deleted: {message}; {fix}")
 
 
 class NothingToResume(ControlError):

@@ -2,17 +2,18 @@
 
 from datetime import UTC, datetime
 
-from horizon_app.contracts.events import StateChanged
+from horizon_app.contracts.events import Event, StateChanged
 from horizon_app.contracts.run_state import ENDED, TRANSITIONS, RunState, is_legal
 from horizon_app.control.errors import IllegalTransition, RunNotFound
 from horizon_app.store.database import Transaction
 from horizon_app.store.events import NewEvent, append_events
+from horizon_app.store.queue import rank_behind, touch_queue
 from horizon_app.store.runs import NewRun, StoredRun, get_run, insert_run, set_state, update_run
 
 
 def create_run(tx: Transaction, run: NewRun, *, who: str) -> None:
     """Insert a run, queued, with its first event."""
-    insert_run(tx, run)
+    insert_run(tx, run, queue_rank=rank_behind(tx, run.queue_device))
     reason = "not started yet" if run.held else ""
     event = StateChanged(time=run.created_at, state=RunState.QUEUED, reason=reason, who=who)
     append_events(tx, run.id, [NewEvent(seq=1, journal_seq=None, event=event)])
@@ -24,8 +25,13 @@ def change_state(tx: Transaction, run_id: str, new: RunState, reason: str = "", 
     run = locked_run(tx, run_id)
     event = StateChanged(time=datetime.now(UTC), state=new, reason=reason, who=who)
     enter_state(tx, run, event)
-    append_events(tx, run_id, [NewEvent(seq=run.last_seq + 1, journal_seq=None, event=event)])
-    update_run(tx, run_id, last_seq=run.last_seq + 1)
+    tell(tx, run, event)
+
+
+def tell(tx: Transaction, run: StoredRun, event: Event) -> None:
+    """Append an event to the stream of a locked run that nothing was appended to since it was read."""
+    append_events(tx, run.id, [NewEvent(seq=run.last_seq + 1, journal_seq=None, event=event)])
+    update_run(tx, run.id, last_seq=run.last_seq + 1)
 
 
 def locked_run(tx: Transaction, run_id: str) -> StoredRun:
@@ -40,6 +46,8 @@ def enter_state(tx: Transaction, run: StoredRun, event: StateChanged) -> None:
     """Take a locked run to the state of an event that the caller appends. Raises IllegalTransition."""
     if not is_legal(run.state, event.state):
         raise IllegalTransition(run_id=run.id, old=run.state, new=event.state)
+    if RunState.QUEUED in (run.state, event.state):
+        touch_queue(tx, run.queue_device)  # the others move up or down
     times: dict[str, datetime | None] = {}
     if event.state is RunState.STARTING:
         times["started_at"] = event.time

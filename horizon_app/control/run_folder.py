@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -144,22 +143,6 @@ class RunFolder:
             return self._frame_at(None, 0)[1]
         return self._frame_at(step, 0)[1]
 
-    def remove(self) -> int:
-        """Delete the folder without following links out of it; gives the bytes freed. Raises OSError."""
-        if self.path.is_symlink():
-            self.path.unlink()
-            return 0
-        if not self.path.exists():
-            return 0
-        freed = _bytes_below(self.path)
-        for _ in range(3):
-            # A worker that is just going may still put a file into a folder that was empty a moment ago.
-            with contextlib.suppress(OSError):
-                shutil.rmtree(self.path)
-                return freed
-        shutil.rmtree(self.path)
-        return freed
-
     def _json(self, name: str) -> dict[str, Any]:
         try:
             content = json.loads((self.path / name).read_bytes())
@@ -203,11 +186,3 @@ def _frames_until(fd: int, length: int, count: int, step: int) -> int:
         else:
             high = middle
     return low
-
-
-def _bytes_below(folder: Path) -> int:
-    total = 0
-    for root, _, names in os.walk(folder):
-        for name in names:
-            total += os.lstat(os.path.join(root, name)).st_blocks * 512  # noqa: PTH118 - thousands of files
-    return total

@@ -26,7 +26,7 @@ def test_server_history_asks_only_for_what_was_given() -> None:
 
 
 def test_server_history_delete_gives_the_bytes_freed() -> None:
-    assert history(200, {"freed_bytes": 12}).delete("r1") == 12
+    assert history(200, {"freed_bytes": 12}).delete("r1", pinned_too=False).freed_bytes == 12
 
 
 def test_server_history_of_a_refusal_fails_with_the_problems_detail() -> None:
@@ -46,7 +46,7 @@ def test_server_history_without_an_answer_names_the_server() -> None:
 
     client = httpx.Client(base_url="http://server/api/v1", transport=httpx.MockTransport(refuse))
     with pytest.raises(CommandFailed, match="http://server/api/v1"):
-        ServerHistory(client).delete("r1")
+        ServerHistory(client).delete("r1", pinned_too=False)
 
 
 @pytest.mark.parametrize(
