@@ -11,7 +11,7 @@ import horizon_app
 from horizon_app.api import stream
 from horizon_app.api.docs import install_docs
 from horizon_app.api.errors import install_error_handlers
-from horizon_app.api.routes import archive, machine, models, pausing, queue, records, runs
+from horizon_app.api.routes import archive, knobs, machine, models, pausing, queue, records, runs
 from horizon_app.api.security import Guard
 from horizon_app.api.static import install_ui
 from horizon_app.contracts.problems import Problem
@@ -59,6 +59,7 @@ def create_app(settings: AppSettings) -> FastAPI:
         queue.router,
         archive.router,
         pausing.router,
+        knobs.router,
         records.router,
         models.router,
         machine.router,

@@ -23,8 +23,13 @@ from horizon_app.control.errors import (
     GeneratorFailed,
     IllegalTransition,
     KeyReused,
+    KnobError,
+    KnobsChangedSince,
+    KnobsRefused,
+    NeedsRestart,
     NothingRecorded,
     NothingToResume,
+    NothingToUndo,
     NotQueued,
     PreviewFailed,
     RunIsLive,
@@ -40,6 +45,10 @@ _log = logging.getLogger(__name__)
 _TABLE: dict[type[Exception], tuple[int, str, str]] = {
     SpecRefused: (422, "spec-refused", "The spec can't run"),
     RequestValidationError: (422, "request-invalid", "The request is not of the right shape"),
+    KnobsRefused: (422, "knobs-refused", "The knobs can't be changed to this"),
+    NeedsRestart: (409, "needs-restart", "This can't change while the run runs"),
+    KnobsChangedSince: (412, "knobs-changed", "The knobs were changed by somebody else"),
+    NothingToUndo: (409, "nothing-to-undo", "There is no change to take back"),
     BadQuery: (422, "query-invalid", "The question makes no sense"),
     RunNotFound: (404, "run-not-found", "No such run"),
     NothingRecorded: (404, "nothing-recorded", "Nothing recorded yet"),
@@ -96,7 +105,7 @@ async def _known(_request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         errors = [_field_problem(dict(one)) for one in error.errors()]
         return problem_response(status, name, title, "; ".join(f"{e.field}: {e.message}" for e in errors), errors)
-    if isinstance(error, SpecRefused | DataRefused | CheckpointPinned):
+    if isinstance(error, SpecRefused | DataRefused | CheckpointPinned | KnobError):
         return problem_response(status, name, title, str(error), error.errors)
     if isinstance(error, BadQuery):
         return problem_response(status, name, title, str(error), [FieldProblem(field=error.field, message=str(error))])

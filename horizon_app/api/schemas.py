@@ -65,6 +65,12 @@ class PauseBody(_Body):
     save: bool = Field(default=False, description="write a checkpoint of the step first")
 
 
+class UndoBody(_Body):
+    """Which change of a knob is taken back."""
+
+    number: int | None = Field(default=None, ge=1, description="the newest that was not taken back, where left out")
+
+
 class EditBody(_Body):
     """New labels of a run; what is left out stays."""
 

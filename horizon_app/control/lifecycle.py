@@ -7,6 +7,7 @@ from horizon_app.contracts.run_state import ENDED, TRANSITIONS, RunState, is_leg
 from horizon_app.control.errors import IllegalTransition, RunNotFound
 from horizon_app.store.database import Transaction
 from horizon_app.store.events import NewEvent, append_events
+from horizon_app.store.knobs import lapse_changes
 from horizon_app.store.queue import rank_behind, touch_queue
 from horizon_app.store.runs import NewRun, StoredRun, get_run, insert_run, set_state, update_run
 
@@ -55,6 +56,7 @@ def enter_state(tx: Transaction, run: StoredRun, event: StateChanged) -> None:
         times["stop_asked_at"] = event.time
     if event.state in ENDED:
         times["ended_at"] = event.time
+        lapse_changes(tx, run.id, f"the run was {event.state.value} before it came to it")
     if event.state is RunState.QUEUED:  # again
         times |= {"ended_at": None, "stop_asked_at": None, "cause": None, "exit_status": None}
     came_from = [state for state, targets in TRANSITIONS.items() if event.state in targets]

@@ -22,6 +22,7 @@ from horizon_app.control.errors import RunNotLive
 from horizon_app.control.generators import Generators
 from horizon_app.control.history import History
 from horizon_app.control.hub import Hub
+from horizon_app.control.knobs import Knobs
 from horizon_app.control.labels import label_problems
 from horizon_app.control.launcher import Launcher
 from horizon_app.control.lifecycle import change_state, locked_run
@@ -61,6 +62,7 @@ class Workstation:
         self.hub = Hub(self.database)
         self.history = History(self.database, self.settings)
         self.pausing = Pausing(self.database, self.settings)
+        self.knobs = Knobs(self.database, self.hub, self.settings)
         self.queue = Queue(self.database)
         self.deletion = Deletion(self.database, self.settings.runs_dir)
         self.dispatcher = Dispatcher(

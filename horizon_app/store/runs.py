@@ -9,6 +9,7 @@ from sqlalchemy import delete as sql_delete
 from sqlalchemy import insert, select, update
 
 from horizon_app.contracts.ids import RunId
+from horizon_app.contracts.knobs import KnobValue
 from horizon_app.contracts.run_state import LIVE, RunState
 from horizon_app.store.database import Transaction
 from horizon_app.store.tables import RunTable
@@ -68,6 +69,9 @@ class StoredRun:
     parameters: int | None
     step: int
     total_steps: int | None
+    knobs: dict[str, KnobValue]
+    """Values that were changed while the run ran."""
+    knobs_version: int
     metrics: dict[str, float | None]
     sparkline: dict[str, Any]
     layout_seq: int | None

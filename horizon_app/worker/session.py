@@ -12,7 +12,6 @@ import psutil
 from horizon_app.contracts.checkpoints import SPEC
 from horizon_app.contracts.commands import Command, ContinueRun, PauseRun, SaveCheckpoint, StopRun
 from horizon_app.contracts.events import WORKER, PeakUse, RunOutcome, StateChanged
-from horizon_app.contracts.knobs import Knob
 from horizon_app.contracts.run_spec import DEFAULT_STEPS, TrainingSpec
 from horizon_app.contracts.run_state import RunState
 from horizon_app.data.errors import DataStopped
@@ -163,9 +162,8 @@ class Session:
         )  # fmt: skip
         boundary = StepBoundary(
             BoundaryParts(
-                total_steps=total_steps, save_due=lambda step: intervals.is_due(Knob.CHECKPOINT_EVERY, step),
-                engine=engine, sink=self._sink, saver=saver, observer=observer, wishes=self._wishes, facts=facts,
-                attendance=lambda: Attendance(self._run_dir),
+                total_steps=total_steps, intervals=intervals, engine=engine, sink=self._sink, saver=saver,
+                observer=observer, wishes=self._wishes, facts=facts, attendance=lambda: Attendance(self._run_dir),
                 orphan_s=order.orphan_pause_s, is_unwanted=self._is_unwanted, doing=self._say_doing,
             )
         )  # fmt: skip
@@ -173,7 +171,7 @@ class Session:
         def on_step(step: int) -> None:
             self._steps_done = step
             boundary.after_step(step)
-            if step < total_steps:
+            if step < total_steps and not self._should_stop():
                 intervals.apply(step + 1)
 
         self._doing = f"training optimizer step {self._steps_done + 1} of {total_steps}"

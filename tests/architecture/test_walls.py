@@ -71,3 +71,14 @@ def test_only_the_lifecycle_writes_a_runs_state() -> None:
         if re.search(r"\b(set_state|insert_run)\b", path.read_text(encoding="utf-8"))
     }
     assert callers == {"control/lifecycle.py", "store/runs.py"}
+
+
+def test_client_brings_contracts_httpx_and_websockets_and_nothing_else_of_ours() -> None:
+    done = python(
+        "import json, sys; from horizon_app.client import Horizon; print(json.dumps(sorted(sys.modules)))",
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = json.loads(done.stdout)
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("horizon_app.")}
+    assert rooms == {"client", "contracts"}
+    assert {"torch", "transformers", "numpy", "pandas", "sqlalchemy", "fastapi", "yaml"} & set(loaded) == set()
