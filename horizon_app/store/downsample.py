@@ -39,7 +39,7 @@ class Points:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Extremes:
-    """Of each bucket with a finite point the first lowest, the first highest and the last one; a row a bucket, rising."""
+    """Of each bucket with a finite point the first lowest, the first highest and the last one; a row a bucket."""
 
     low_at: Steps
     low: Values
