@@ -18,7 +18,8 @@ from horizon_app.client import (
     Unauthorized,
 )
 from horizon_app.contracts import problems
-from tests.support.made_up_server import Clock, document, horizon, problem
+from tests.support.made_up_server import document, horizon, problem
+from tests.unit.client.conftest import Clock
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
