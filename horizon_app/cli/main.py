@@ -10,6 +10,7 @@ from horizon_app.cli.chat import chat
 from horizon_app.cli.checkpoints import list_checkpoints, pin_checkpoint, resume_run, save_checkpoint
 from horizon_app.cli.data import data_app
 from horizon_app.cli.example import example
+from horizon_app.cli.knobs import set_knobs
 from horizon_app.cli.model import model_app
 from horizon_app.cli.pause import pause_run
 from horizon_app.cli.queue import hold_run, move_run, show_queue, start_run
@@ -48,6 +49,7 @@ app.command()(run)
 app.command()(chat)
 runs_app.command("pause")(pause_run)
 runs_app.command("resume")(resume_run)
+runs_app.command("set")(set_knobs)
 runs_app.command("queue")(show_queue)
 runs_app.command("start")(start_run)
 runs_app.command("hold")(hold_run)
