@@ -17,6 +17,7 @@ from horizon_app.cli.queue import hold_run, move_run, show_queue, start_run
 from horizon_app.cli.run import run
 from horizon_app.cli.runs import runs_app
 from horizon_app.cli.serve import serve
+from horizon_app.cli.token import token_app
 
 app = typer.Typer(
     name="horizon",
@@ -63,6 +64,7 @@ runs_app.command("pin")(pin_checkpoint)
 app.add_typer(runs_app, name="runs")
 app.add_typer(model_app, name="model")
 app.add_typer(data_app, name="data")
+app.add_typer(token_app, name="token")
 
 
 def main() -> None:
