@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from horizon_app.contracts.events import Event, FactNoted, LogWritten, metrics_event
+from horizon_app.contracts.events import Event, FactNoted, KnobChanged, LogWritten, metrics_event
 from horizon_app.contracts.residency import BlockLayout
 from horizon_app.worker.durable_files import AppendFile
 from horizon_app.worker.residency_recording import forget_later_frames
@@ -84,6 +84,10 @@ class EventSink:
     def note(self, kind: str, message: str, data: Mapping[str, Any]) -> None:
         """Journal a fact with no type of its own."""
         self.emit(FactNoted(kind=kind, message=message, data=dict(data)))
+
+    def knob(self, change: KnobChanged) -> None:
+        """Journal what came of a change of a knob."""
+        self.emit(change)
 
     def log(self, level: str, message: str) -> None:
         """Journal one log line; a level that is not a level counts as info."""

@@ -11,6 +11,7 @@ import psutil
 from horizon_app.contracts.checkpoints import SPEC
 from horizon_app.contracts.commands import Command, ContinueRun, PauseRun, SaveCheckpoint, StopRun
 from horizon_app.contracts.events import WORKER, PeakUse, RunOutcome, StateChanged
+from horizon_app.contracts.knobs import Knob
 from horizon_app.contracts.run_spec import DEFAULT_STEPS, TrainingSpec
 from horizon_app.contracts.run_state import RunState
 from horizon_app.worker.attendance import Attendance
@@ -22,6 +23,7 @@ from horizon_app.worker.event_sink import EventSink, JournalLogHandler
 from horizon_app.worker.failure import failure_reason, trace_lines
 from horizon_app.worker.generation_config import generation_config_faults
 from horizon_app.worker.heartbeat import Heartbeat
+from horizon_app.worker.intervals import Intervals
 from horizon_app.worker.knob_request import KnobRequest
 from horizon_app.worker.observer import Observer
 from horizon_app.worker.order import RunOrder, read_order
@@ -85,11 +87,8 @@ class Session:
             self._sink.log("info", f"asked {_by(command.who)}to go on")
             self._wishes.pause.lift()
         else:
-            asked = command.model_dump(mode="json", exclude={"type"}, exclude_none=True)
-            self._sink.log(
-                "info", f"asked to change {', '.join(f'{knob} to {value}' for knob, value in asked.items())}"
-            )
-            self._knobs.ask(command.prefetch_window, command.max_gpu_blocks, command.policy)
+            for change in command.changes:
+                self._knobs.ask(change)
 
     def _should_stop(self) -> bool:
         return self._stop.requested or self._heartbeat.folder_gone
@@ -132,7 +131,6 @@ class Session:
         self._note_plan(engine, total_steps)
         for fault in generation_config_faults(start.model_dir):
             self._warn(fault)
-        self._knobs.serve(engine)
         return engine
 
     def _train(self, order: RunOrder, data: TrainingData, saver: CheckpointSaver, total_steps: int) -> None:
@@ -145,17 +143,16 @@ class Session:
                 eval_loss=self._sink.measured("eval/loss", step), texts={SPEC: spec.model_dump_json(indent=1).encode()},
             )  # fmt: skip
 
-        def save_due(step: int) -> bool:
-            return spec.checkpoint.every > 0 and step % spec.checkpoint.every == 0
-
+        intervals = Intervals(spec, self._sink.knob, has_eval_data=data.num_eval_sequences > 0)
         observer = Observer(
-            spec, data, engine, self._sink, writer=lambda: self._builders.writer(spec.data, self._model_dir),
-            should_stop=self._should_stop,
+            spec, data, engine, self._sink, intervals=intervals,
+            writer=lambda: self._builders.writer(spec.data, self._model_dir), should_stop=self._should_stop,
         )  # fmt: skip
         boundary = StepBoundary(
             BoundaryParts(
-                total_steps=total_steps, save_due=save_due, engine=engine, sink=self._sink, saver=saver,
-                observer=observer, wishes=self._wishes, facts=facts, attendance=lambda: Attendance(self._run_dir),
+                total_steps=total_steps, save_due=lambda step: intervals.is_due(Knob.CHECKPOINT_EVERY, step),
+                engine=engine, sink=self._sink, saver=saver, observer=observer, wishes=self._wishes, facts=facts,
+                attendance=lambda: Attendance(self._run_dir),
                 orphan_s=order.orphan_pause_s, is_unwanted=lambda: self._heartbeat.folder_gone, doing=self._say_doing,
             )
         )  # fmt: skip
@@ -163,9 +160,13 @@ class Session:
         def on_step(step: int) -> None:
             self._steps_done = step
             boundary.after_step(step)
+            if step < total_steps:
+                intervals.apply(step + 1)
 
         self._doing = f"training optimizer step {self._steps_done + 1} of {total_steps}"
         source = data.source(spec.training.global_batch_size)
+        self._knobs.serve(engine, intervals)
+        intervals.apply(self._steps_done + 1)
         self._steps_done = engine.train(source, total_steps, self._should_stop, on_step)
         boundary.finish(self._steps_done)
 

@@ -1,6 +1,7 @@
 """The walls between the rooms, and what the server may not bring along."""
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -72,3 +73,12 @@ def test_client_brings_contracts_httpx_and_websockets_and_nothing_else_of_ours()
     rooms = {name.split(".")[1] for name in loaded if name.startswith("horizon_app.")}
     assert rooms == {"client", "contracts"}
     assert {"torch", "transformers", "numpy", "pandas", "sqlalchemy", "fastapi", "yaml"} & set(loaded) == set()
+
+
+def test_only_the_lifecycle_writes_a_runs_state() -> None:
+    callers = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"\b(set_state|insert_run)\b", path.read_text(encoding="utf-8"))
+    }
+    assert callers == {"control/lifecycle.py", "store/runs.py"}

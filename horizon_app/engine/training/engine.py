@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from horizon_app.contracts.events import PeakUse
+from horizon_app.contracts.knobs import AskedChange
 from horizon_app.contracts.residency import BlockLayout
-from horizon_app.contracts.run_spec import Policy
 from horizon_app.data.batches import Batch, BatchSource
 from horizon_app.engine.errors import EngineError
 from horizon_app.engine.hardware.memory_errors import is_out_of_memory
@@ -119,12 +119,9 @@ class Engine:
 
     # -- what it does
 
-    def request(
-        self, *, window: int | None = None, auto_window: bool = False, max_blocks: int | None = None,
-        policy: Policy | None = None,
-    ) -> None:  # fmt: skip
-        """Change knobs before the next optimizer step. From any thread; what is None stays. Raises ArenaTooSmall."""
-        self._knobs.request(window=window, auto_window=auto_window, max_blocks=max_blocks, policy=policy)
+    def request(self, change: AskedChange) -> None:
+        """Change a knob before the next optimizer step; the sink is told what came of it. From any thread."""
+        self._knobs.request(change)
 
     def train(
         self, source: BatchSource, total_steps: int, should_stop: Callable[[], bool], on_step: Callable[[int], None]

@@ -7,27 +7,14 @@ import pytest
 
 from horizon_app.contracts.run_state import RunState
 from horizon_app.control.errors import BadQuery, NotQueued, RunNotFound
-from horizon_app.control.launcher import Launcher
 from horizon_app.control.lifecycle import change_state, create_run
 from horizon_app.control.queue import Queue
 from horizon_app.control.scheduler import start_next
-from horizon_app.settings import AppSettings
 from horizon_app.store.database import Database
 from horizon_app.store.events import events_after
-from horizon_app.store.runs import StoredOrder, StoredRun, get_run
+from horizon_app.store.runs import StoredRun, get_run
+from tests.support.idle_launcher import IdleLauncher
 from tests.support.stores import new_run, open_store
-
-
-class Launched(Launcher):
-    """Starts nothing, and remembers what it was to start."""
-
-    def __init__(self) -> None:
-        super().__init__(AppSettings())
-        self.ids: list[str] = []
-
-    def launch(self, run: StoredRun, order: StoredOrder) -> tuple[int, float]:
-        self.ids.append(run.id)
-        return 1, 1.0
 
 
 class Bench:
@@ -36,7 +23,7 @@ class Bench:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.queue = Queue(database)
-        self.launcher = Launched()
+        self.launcher = IdleLauncher()
 
     def add(self, device: str = "cpu", *, share: bool = False, held: bool = False) -> str:
         run = new_run(queue_device=device, share_device=share, held=held)
@@ -146,7 +133,7 @@ def test_move_reorders_and_the_order_decides_what_starts(bench: Bench) -> None:
 
 def test_move_many_times_between_the_same_two_loses_no_order(bench: Bench) -> None:
     a, b, c = (bench.add() for _ in range(3))
-    for _ in range(70):  # halving the distance each time would be out of numbers after some fifty
+    for _ in range(30):  # halving the distance each time would be out of numbers after some fifty
         bench.queue.move(c, before=b, who="browser")
         bench.queue.move(b, before=c, who="browser")
     assert bench.order() == [a, b, c]
