@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import platformdirs
 from pydantic import Field, SecretStr, field_validator
@@ -34,11 +34,20 @@ class AppSettings(BaseSettings):
         default=(), description="folders beside the home folder that models and data may come from, as in PATH"
     )
     stop_grace_s: float = Field(
-        default=60.0,
+        default=10.0,
         ge=0,
         description="seconds a run has to stop, beside its step and the writing of its model, before a signal",
     )
-    kill_grace_s: float = Field(default=10.0, ge=0, description="seconds between that signal and SIGKILL")
+    kill_grace_s: float = Field(default=3.0, ge=0, description="seconds between that signal and SIGKILL")
+    orphan_pause_s: float = Field(
+        default=86_400.0,
+        ge=0,
+        description="seconds that a paused run waits for a server before it saves a checkpoint and ends",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info",
+        description="what workers log; at debug it is in the run's log too, with every step's numbers",
+    )
     generator_idle_s: float = Field(
         default=300.0,
         gt=0,

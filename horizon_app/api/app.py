@@ -14,7 +14,7 @@ from horizon_app.api.caching import Etags
 from horizon_app.api.docs import install_docs
 from horizon_app.api.errors import install_error_handlers
 from horizon_app.api.openapi import DESCRIPTION, install_openapi
-from horizon_app.api.routes import archive, knobs, machine, models, queue, records, runs
+from horizon_app.api.routes import archive, knobs, machine, models, pausing, queue, records, runs
 from horizon_app.api.security import Guard
 from horizon_app.api.static import install_ui
 from horizon_app.contracts.problems import Problem
@@ -64,6 +64,7 @@ def create_app(settings: AppSettings) -> FastAPI:
         runs.router,
         queue.router,
         archive.router,
+        pausing.router,
         knobs.router,
         records.router,
         models.router,

@@ -59,6 +59,12 @@ class StopBody(_Body):
     save: bool = Field(default=True, description="write a checkpoint of the last step before stopping")
 
 
+class PauseBody(_Body):
+    """How a run is paused."""
+
+    save: bool = Field(default=False, description="write a checkpoint of the step first")
+
+
 class UndoBody(_Body):
     """Which change of a knob is taken back."""
 
