@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import quote
 
-import httpx
-
-from horizon_app.cli.refusals import CommandFailed
+from horizon_app.cli.local_server import find_horizon, server_refusals
+from horizon_app.client import Horizon
 from horizon_app.contracts.events import COMMAND_LINE
 from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.run_view import CheckpointsAnswer, Freed, QueueAnswer, Run, RunDetail, RunPage
-from horizon_app.control.server_file import find_server
 from horizon_app.settings import AppSettings
 
 if TYPE_CHECKING:
@@ -38,7 +36,7 @@ class RunQuery:
 
 
 class History(Protocol):
-    """What the `runs` verbs need. Every method raises CommandFailed or ControlError with a text ready to print."""
+    """What the `runs` verbs need. Every method raises HorizonError or ControlError with a text ready to print."""
 
     def list(self, query: RunQuery) -> RunPage:
         """A page of the history."""
@@ -50,6 +48,10 @@ class History(Protocol):
 
     def stop(self, run_id: str, *, save: bool) -> Run:
         """Stop a live run at its next optimizer step."""
+        ...
+
+    def pause(self, run_id: str, *, save: bool) -> Run:
+        """Have a run hold after the step that is being done."""
         ...
 
     def delete(self, run_id: str, *, pinned_too: bool) -> Freed:
@@ -81,7 +83,7 @@ class History(Protocol):
         ...
 
     def resume(self, run_id: str, changes: Mapping[str, Any]) -> Run:
-        """Queue an ended run again, with changes to its spec by dotted key."""
+        """Queue an ended run again, with changes to its spec by dotted key; a paused one goes on as it is."""
         ...
 
     def save_checkpoint(self, run_id: str) -> Run:
@@ -123,6 +125,10 @@ class StationHistory:
     def stop(self, run_id: str, *, save: bool) -> Run:
         """Stop a live run."""
         return self._station.stop(run_id, save=save, who=COMMAND_LINE)
+
+    def pause(self, run_id: str, *, save: bool) -> Run:
+        """Have a run hold."""
+        return self._station.pausing.pause(run_id, save=save, who=COMMAND_LINE)
 
     def delete(self, run_id: str, *, pinned_too: bool) -> Freed:
         """Delete a run that is not live."""
@@ -170,10 +176,10 @@ class StationHistory:
 
 
 class ServerHistory:
-    """The history through the REST API of a running server."""
+    """The history through the REST API of a running server. Every method raises HorizonError."""
 
-    def __init__(self, client: httpx.Client) -> None:
-        self._client = client
+    def __init__(self, server: Horizon) -> None:
+        self._server = server
 
     def list(self, query: RunQuery) -> RunPage:
         """A page of the history."""
@@ -186,6 +192,10 @@ class ServerHistory:
     def stop(self, run_id: str, *, save: bool) -> Run:
         """Stop a live run."""
         return Run.model_validate(self._call("POST", f"{_of(run_id)}/stop", json={"save": save}))
+
+    def pause(self, run_id: str, *, save: bool) -> Run:
+        """Have a run hold."""
+        return Run.model_validate(self._call("POST", f"{_of(run_id)}/pause", json={"save": save}))
 
     def delete(self, run_id: str, *, pinned_too: bool) -> Freed:
         """Delete a run that is not live."""
@@ -235,13 +245,7 @@ class ServerHistory:
         return CheckpointsAnswer.model_validate(answer)
 
     def _call(self, method: str, path: str, **request: Any) -> dict[str, Any]:
-        try:
-            answer = self._client.request(method, path, **request)
-        except httpx.HTTPError as error:
-            raise CommandFailed(f"the server at {self._client.base_url} does not answer: {error}") from error
-        if answer.is_error:
-            raise CommandFailed(_problem_text(answer))
-        return answer.json()
+        return self._server.call(method, path, **request)
 
 
 def _of(run_id: str) -> str:
@@ -251,28 +255,13 @@ def _of(run_id: str) -> str:
 @contextmanager
 def open_history(settings: AppSettings) -> Generator[History]:
     """The history of a home folder, by whichever way there is."""
-    server = find_server(settings.home)
+    server = find_horizon(settings)
     if server is not None:
-        address = server_url(server.host, server.port) + "/api/v1"
-        with httpx.Client(base_url=address, headers={"Horizon-Client": COMMAND_LINE}, timeout=30.0) as client:
-            yield ServerHistory(client)
+        with server_refusals(), server:
+            yield ServerHistory(server)
         return
     from horizon_app.control.workstation import Workstation
 
     with Workstation(settings) as station:
         station.catch_up()
         yield StationHistory(station)
-
-
-def server_url(host: str, port: int) -> str:
-    """Where a server that bound `host` is reached from this machine."""
-    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
-    return f"http://{f'[{reached}]' if ':' in reached else reached}:{port}"
-
-
-def _problem_text(answer: httpx.Response) -> str:
-    try:
-        problem = answer.json()
-        return str(problem.get("detail") or problem["title"])
-    except (ValueError, KeyError, AttributeError):
-        return f"the server answered {answer.status_code} {answer.reason_phrase}"

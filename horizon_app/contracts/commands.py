@@ -2,10 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from horizon_app.contracts.spec_fields import WindowOrAuto
-from horizon_app.contracts.spec_words import Policy
+from horizon_app.contracts.knobs import AskedChange
 
 
 class StopRun(BaseModel):
@@ -45,20 +44,12 @@ class SaveCheckpoint(BaseModel):
 
 
 class SetKnobs(BaseModel):
-    """Change knobs before the next optimizer step; those left out keep their value."""
+    """Change knobs before the next optimizer step, in this order."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: Literal["set"] = "set"
-    prefetch_window: WindowOrAuto | None = Field(default=None, description="compute steps ahead, or auto")
-    max_gpu_blocks: int | None = Field(default=None, ge=1, description="slots in the arena")
-    policy: Policy | None = Field(default=None, description="which block leaves a full tier")
-
-    @model_validator(mode="after")
-    def _something(self) -> "SetKnobs":
-        if self.prefetch_window is None and self.max_gpu_blocks is None and self.policy is None:
-            raise ValueError("no knob is named; give prefetch_window, max_gpu_blocks or policy")
-        return self
+    changes: list[AskedChange] = Field(min_length=1)
 
 
 Command = Annotated[StopRun | PauseRun | ContinueRun | SaveCheckpoint | SetKnobs, Field(discriminator="type")]

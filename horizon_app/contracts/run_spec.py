@@ -278,7 +278,9 @@ class ComputeSpec(Section):
 class CheckpointSpec(Section):
     """When the model is written to disk."""
 
-    every: int = knob(100, "optimizer steps between checkpoints; 0 writes only at the end", unit="steps", ge=0)
+    every: int = knob(
+        100, "optimizer steps between checkpoints; 0 writes only at the end", unit="steps", live=True, ge=0
+    )
     keep: int = knob(3, "how many of the newest stay, beside the best and pinned ones", unit="checkpoints", ge=1)
 
 
@@ -286,14 +288,16 @@ class EvaluationSpec(Section):
     """When the eval loss is measured, where there is eval data."""
 
     every: int = knob(
-        50, "optimizer steps between evaluations, with one at the end; 0 never measures", unit="steps", ge=0
+        50, "optimizer steps between evaluations, with one at the end; 0 never measures", unit="steps", live=True, ge=0
     )
 
 
 class SamplesSpec(Section):
     """Text generated while training."""
 
-    every: int = knob(0, "optimizer steps between samples, with one at the end; 0 is off", unit="steps", ge=0)
+    every: int = knob(
+        0, "optimizer steps between samples, with one at the end; 0 is off", unit="steps", live=True, ge=0
+    )
     prompts: list[_Prompt] = knob(
         [], "each is a user's message where the tokenizer has a chat template, else text to continue", max_length=16
     )

@@ -13,6 +13,10 @@ class EngineError(Exception):
     """Root of all errors that the engine raises on purpose."""
 
 
+class BuildStopped(EngineError):
+    """The engine was asked to stop while it read the weights."""
+
+
 class UnsupportedModel(EngineError):
     """The model can't be trained by this engine; the message names the reason."""
 
@@ -34,6 +38,10 @@ class ArenaTooSmall(EngineError):
             f"offload.max_gpu_blocks is {slots}, but a step needs {needed} slots at once (one for weights, one for "
             f"gradients); set it to {needed} or more"
         )
+
+
+class KnobRefused(EngineError):
+    """A knob can't have the value that was asked for while the run runs."""
 
 
 class BlockTooSmall(EngineError):

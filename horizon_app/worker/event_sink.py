@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from horizon_app.contracts.events import Event, FactNoted, LogWritten, metrics_event
+from horizon_app.contracts.events import Event, FactNoted, KnobChanged, LogWritten, metrics_event
 from horizon_app.contracts.residency import BlockLayout
 from horizon_app.worker.durable_files import AppendFile
 from horizon_app.worker.residency_recording import forget_later_frames
@@ -85,6 +85,10 @@ class EventSink:
         """Journal a fact with no type of its own."""
         self.emit(FactNoted(kind=kind, message=message, data=dict(data)))
 
+    def knob(self, change: KnobChanged) -> None:
+        """Journal what came of a change of a knob."""
+        self.emit(change)
+
     def log(self, level: str, message: str) -> None:
         """Journal one log line; a level that is not a level counts as info."""
         known: dict[str, Level] = {name: name for name in get_args(Level)}
@@ -151,10 +155,11 @@ def _plain(value: Any) -> Any:
 
 
 class JournalLogHandler(logging.Handler):
-    """Copies what libraries log into the journal, so that the browser shows it."""
+    """Copies what libraries log into the journal, so that the browser shows it: warnings, or all where all is wanted"""
 
     def __init__(self, sink: EventSink) -> None:
-        super().__init__(logging.WARNING)
+        logs_all = logging.getLogger().getEffectiveLevel() <= logging.DEBUG
+        super().__init__(logging.DEBUG if logs_all else logging.WARNING)
         self._sink = sink
 
     def emit(self, record: logging.LogRecord) -> None:

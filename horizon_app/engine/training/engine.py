@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from horizon_app.contracts.events import PeakUse
+from horizon_app.contracts.knobs import AskedChange
 from horizon_app.contracts.residency import BlockLayout
-from horizon_app.contracts.run_spec import Policy
 from horizon_app.data.batches import Batch, BatchSource
 from horizon_app.engine.errors import EngineError
 from horizon_app.engine.hardware.memory_errors import is_out_of_memory
@@ -47,8 +47,12 @@ class Engine:
     def __init__(
         self, config: EngineConfig, sink: TelemetrySink, *, backend: Backend | None = None,
         on_slot_release: ArenaHook | None = None, disk_system: DiskSystem = OS_DISK,
+        should_stop: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
-        """Build everything and load the weights. Raises EngineError subclasses; tests pass backend and disk."""
+        """Build everything and load the weights. Raises EngineError subclasses; tests pass backend and disk.
+
+        `should_stop` is asked between the pieces of the weights: BuildStopped once it says so.
+        """
         self._config, self._sink = config, sink
         before = anonymous_bytes()
         plan = plan_model(config, trains=True)
@@ -62,7 +66,7 @@ class Engine:
         self._position = FeedPosition()
         self.last_metrics: dict[str, float] = {}
         with contextlib.ExitStack() as undo:
-            self._loaded = LoadedModel(plan, backend=backend, disk_system=disk_system)
+            self._loaded = LoadedModel(plan, backend=backend, disk_system=disk_system, should_stop=should_stop)
             undo.callback(self._loaded.close)
             self._pool, self._disk = self._loaded.pool, self._loaded.disk
             self._buffers = stored_buffers(plan.found.causal)
@@ -77,7 +81,7 @@ class Engine:
         )  # fmt: skip
         self._report = StepReport(self._pool, self._disk, self._m)
         self._companions = read_companions(config.model_dir)
-        self._planes = PlaneFiles(self._partition, self._pool, config.optimizer_state)
+        self._planes = PlaneFiles(self._partition, self._pool, config.optimizer_state, should_stop)
         self._knobs = LiveKnobs(config, self.sizes, self._partition, self._m, sink)
         if self._m.unused:
             names = ", ".join(self._m.unused[:5])
@@ -119,12 +123,9 @@ class Engine:
 
     # -- what it does
 
-    def request(
-        self, *, window: int | None = None, auto_window: bool = False, max_blocks: int | None = None,
-        policy: Policy | None = None,
-    ) -> None:  # fmt: skip
-        """Change knobs before the next optimizer step. From any thread; what is None stays. Raises ArenaTooSmall."""
-        self._knobs.request(window=window, auto_window=auto_window, max_blocks=max_blocks, policy=policy)
+    def request(self, change: AskedChange) -> None:
+        """Change a knob before the next optimizer step; the sink is told what came of it. From any thread."""
+        self._knobs.request(change)
 
     def train(
         self, source: BatchSource, total_steps: int, should_stop: Callable[[], bool], on_step: Callable[[int], None]
