@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import bindparam, func, select, update
 
-from horizon_app.contracts.run_state import RunState
+from horizon_app.contracts.run_state import ENDED, RunState
 from horizon_app.store.database import Transaction
 from horizon_app.store.runs import RUN_COLUMNS, StoredRun, stored_run
 from horizon_app.store.tables import RunTable
@@ -20,6 +20,13 @@ def queued_runs(tx: Transaction, device: str | None = None) -> list[StoredRun]:
     query = select(*RUN_COLUMNS).where(_QUEUED).order_by(_T.queue_device, *_ORDER)
     if device is not None:
         query = query.where(_T.queue_device == device)
+    return [stored_run(row) for row in tx.execute(query).mappings()]
+
+
+def lately_ended(tx: Transaction, limit: int) -> list[StoredRun]:
+    """The runs that ended last and had a worker, the latest first."""
+    ended = _T.state.in_([state.value for state in ENDED])
+    query = select(*RUN_COLUMNS).where(ended, _T.pid.is_not(None)).order_by(_T.ended_at.desc()).limit(limit)
     return [stored_run(row) for row in tx.execute(query).mappings()]
 
 
