@@ -53,6 +53,10 @@ class AppSettings(BaseSettings):
         gt=0,
         description="seconds without a question after which a checkpoint that answers leaves memory",
     )
+    max_streams: int = Field(default=500, ge=1, description="WebSockets that the server serves at once")
+    stream_ping_s: float = Field(
+        default=20.0, gt=0, description="seconds between two pings of a WebSocket, and that an answer may take"
+    )
     check_data: bool = Field(
         default=True, description="look at a run's data with the model's tokenizer before the run is accepted"
     )

@@ -15,6 +15,7 @@ from horizon_app.api.docs import install_docs
 from horizon_app.api.errors import install_error_handlers
 from horizon_app.api.openapi import DESCRIPTION, install_openapi
 from horizon_app.api.routes import archive, knobs, machine, models, pausing, queue, records, runs
+from horizon_app.api.seats import Seats
 from horizon_app.api.security import Guard
 from horizon_app.api.static import install_ui
 from horizon_app.contracts.problems import Problem
@@ -37,6 +38,7 @@ def create_app(settings: AppSettings) -> FastAPI:
         settings.home.mkdir(parents=True, exist_ok=True)
         with ServerClaim(settings.home, settings.host, settings.port), Workstation(settings) as station:
             app.state.workstation = station
+            app.state.seats = Seats(settings.max_streams)
             attending = asyncio.create_task(station.attend(), name="attend")
             try:
                 yield

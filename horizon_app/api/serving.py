@@ -11,6 +11,7 @@ import psutil
 import uvicorn
 
 from horizon_app.api.app import create_app
+from horizon_app.api.patient_socket import PatientSocket
 from horizon_app.control.access import make_missing_token
 from horizon_app.control.errors import PortTaken, ServerRunning
 from horizon_app.control.server_file import find_server
@@ -44,7 +45,8 @@ async def _serve(settings: AppSettings, listener: socket.socket, on_ready: Calla
     app = create_app(settings)
     config = uvicorn.Config(
         app, log_level="warning", lifespan="off", server_header=False, timeout_graceful_shutdown=3, ws_max_size=1 << 16,
-        ws_ping_interval=20.0, ws_ping_timeout=20.0, ws_per_message_deflate=False,
+        ws=PatientSocket, ws_ping_interval=settings.stream_ping_s, ws_ping_timeout=settings.stream_ping_s,
+        ws_per_message_deflate=False,
     )  # fmt: skip
     server = _Server(config)
     loop = asyncio.get_running_loop()

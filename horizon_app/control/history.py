@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,8 +30,10 @@ from horizon_app.store.database import Database, Transaction
 from horizon_app.store.events import event_at, events_after, log_lines
 from horizon_app.store.metrics import metric_keys, series
 from horizon_app.store.run_list import SORT_KEYS, BadCursor, RunFilter, list_runs
-from horizon_app.store.runs import StoredRun, get_order, get_run, live_runs
+from horizon_app.store.runs import StoredRun, changed_since, get_order, get_run, get_runs, live_runs
 
+_COMMIT_SLACK = timedelta(seconds=5)
+"""How long after its time a change may come to be seen."""
 TIMELINE_TYPES = ("state", "event", "checkpoint", "sample", "knobs")
 """What a run's timeline shows: everything but metrics and log lines."""
 
@@ -99,6 +102,19 @@ class History:
         """Runs that may have a worker, oldest first."""
         with self._database.read() as tx:
             return run_views(tx, live_runs(tx))
+
+    def current(self, since: datetime | None) -> list[Run]:
+        """Runs that may have a worker, and those that changed since a moment."""
+        with self._database.read() as tx:
+            live = live_runs(tx)
+            changed = [] if since is None else changed_since(tx, since - _COMMIT_SLACK)
+            known = {run.id for run in live}
+            return run_views(tx, [*live, *get_runs(tx, [run_id for run_id in changed if run_id not in known])])
+
+    def summaries(self, run_ids: Sequence[str]) -> list[Run]:
+        """These runs as the history lists them; those that are gone are left out."""
+        with self._database.read() as tx:
+            return run_views(tx, get_runs(tx, run_ids))
 
     def series(
         self,

@@ -242,6 +242,12 @@ class Workstation:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.dispatcher.wake)
 
+    def tell_gone(self, run_id: str) -> None:
+        """A run was deleted by this process: its viewers hear of it at once. For any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.hub.forget, run_id)
+            self.nudge()
+
     async def supervise(
         self, run_id: str, on_event: Callable[[Frame], None], *, after: int = 0, start: bool = True
     ) -> RunDetail:

@@ -142,6 +142,12 @@ def get_run(tx: Transaction, run_id: str, *, lock: bool = False) -> StoredRun | 
     return None if row is None else stored_run(row)
 
 
+def get_runs(tx: Transaction, run_ids: Sequence[str]) -> list[StoredRun]:
+    """Those of these runs that are there, oldest first."""
+    rows = tx.execute(select(*RUN_COLUMNS).where(_T.id.in_(run_ids)).order_by(_T.created_at, _T.id))
+    return [stored_run(row) for row in rows.mappings()]
+
+
 def get_order(tx: Transaction, run_id: str) -> StoredOrder | None:
     """What one run was asked to do."""
     row = tx.execute(select(*_ORDER_COLUMNS).where(_T.id == run_id)).mappings().one_or_none()
