@@ -25,6 +25,7 @@ SURFACE = {
     "runs list": [
         "--state", "--tag", "--q", "--archived", "--all", "--sort", "--limit", "--cursor", "--json", "--home",
     ],
+    "runs watch": ["run_id", "--after", "--json", "--home"],
     "runs show": ["run_id", "--json", "--home"],
     "runs stop": ["run_id", "--save/--no-save", "--json", "--home"],
     "runs delete": ["run_id", "--yes/-y", "--pinned", "--json", "--home"],
