@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from horizon_app.contracts.problems import FieldProblem, Problem, SpecRefused
 from horizon_app.control.errors import (
@@ -23,8 +24,13 @@ from horizon_app.control.errors import (
     GeneratorFailed,
     IllegalTransition,
     KeyReused,
+    KnobError,
+    KnobsChangedSince,
+    KnobsRefused,
+    NeedsRestart,
     NothingRecorded,
     NothingToResume,
+    NothingToUndo,
     NotQueued,
     PreviewFailed,
     RunIsLive,
@@ -40,6 +46,10 @@ _log = logging.getLogger(__name__)
 _TABLE: dict[type[Exception], tuple[int, str, str]] = {
     SpecRefused: (422, "spec-refused", "The spec can't run"),
     RequestValidationError: (422, "request-invalid", "The request is not of the right shape"),
+    KnobsRefused: (422, "knobs-refused", "The knobs can't be changed to this"),
+    NeedsRestart: (409, "needs-restart", "This can't change while the run runs"),
+    KnobsChangedSince: (412, "knobs-changed", "The knobs were changed by somebody else"),
+    NothingToUndo: (409, "nothing-to-undo", "There is no change to take back"),
     BadQuery: (422, "query-invalid", "The question makes no sense"),
     RunNotFound: (404, "run-not-found", "No such run"),
     NothingRecorded: (404, "nothing-recorded", "Nothing recorded yet"),
@@ -96,7 +106,7 @@ async def _known(_request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         errors = [_field_problem(dict(one)) for one in error.errors()]
         return problem_response(status, name, title, "; ".join(f"{e.field}: {e.message}" for e in errors), errors)
-    if isinstance(error, SpecRefused | DataRefused | CheckpointPinned):
+    if isinstance(error, SpecRefused | DataRefused | CheckpointPinned | KnobError):
         return problem_response(status, name, title, str(error), error.errors)
     if isinstance(error, BadQuery):
         return problem_response(status, name, title, str(error), [FieldProblem(field=error.field, message=str(error))])
@@ -105,12 +115,22 @@ async def _known(_request: Request, error: Exception) -> Response:
     return problem_response(status, name, title, str(error))
 
 
-async def _http(_request: Request, error: Exception) -> Response:
+async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    headers = error.headers
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers = {"allow": ", ".join(_methods(request))}
     phrase = HTTPStatus(error.status_code).phrase
     name = phrase.lower().replace(" ", "-")
     detail = "" if error.detail == phrase else str(error.detail)
-    return problem_response(error.status_code, name, phrase, detail, headers=error.headers)
+    return problem_response(error.status_code, name, phrase, detail, headers=headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """What may be done at an address: the router tells the methods of the first route only that has it."""
+    paths: dict[str, Any] = request.app.openapi()["paths"]
+    matching = [methods for path, methods in paths.items() if compile_path(path)[0].match(request.scope["path"])]
+    return sorted({method.upper() for methods in matching for method in methods}) or ["GET"]
 
 
 async def _unknown(request: Request, error: Exception) -> Response:

@@ -51,6 +51,15 @@ _VALUES: Mapping[Knob, TypeAdapter[Any]] = {
 }
 
 
+def with_knobs(spec: Mapping[str, Any], values: Mapping[Knob, Any]) -> dict[str, Any]:
+    """The document of a spec with other values of knobs."""
+    document: dict[str, Any] = dict(spec)
+    for knob, value in values.items():
+        section, _, key = knob.spec_key.partition(".")
+        document[section] = {**document[section], key: value}
+    return document
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -100,7 +109,7 @@ class KnobRange(_Frozen):
 class KnobsAnswer(_Frozen):
     """The knobs of a run, and what was changed."""
 
-    knobs_version: int = Field(description="rises with every change that is asked for, and with every answer to one")
+    knobs_version: int = Field(description="number of the newest change that was asked for; 0 where there is none")
     knobs: list[KnobRange]
     changes: list[KnobChange] = Field(description="all of the run, oldest first")
 

@@ -6,8 +6,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from horizon_app.contracts.events import RunOutcome
+from horizon_app.contracts.knobs import Knob, KnobValue
 from horizon_app.contracts.residency import BlockLayout
-from horizon_app.contracts.run_state import RunState
+from horizon_app.contracts.run_state import Cause, RunState
 
 
 class _View(BaseModel):
@@ -41,6 +42,10 @@ class Run(_View):
     metrics: dict[str, float | None] = Field(description="last value of each metric; null where it was not finite")
     sparkline: list[float | None] = Field(description="at most 32 losses, evenly spaced over the run")
     last_seq: int = Field(description="place of the newest event in the run's stream")
+    resumable: bool = Field(description="whether it has ended before its end, and goes on when it is resumed")
+    cause: Cause | None = Field(description="what ended a run that did not end by itself")
+    exit_status: int | None = Field(description="exit code of its worker, negative for a signal, where it is known")
+    knobs_version: int = Field(description="number of the newest change of a knob; to be sent as If-Match")
     held: bool = Field(default=False, description="whether it keeps its place in the queue without starting")
     queue_device: str = Field(default="cpu", description="the device whose queue it belongs to")
     queue_position: int | None = Field(default=None, description="place in that queue, from 1; null unless queued")
@@ -71,6 +76,9 @@ class CheckpointsAnswer(_View):
 class RunDetail(Run):
     """One run with all that is known of it."""
 
+    knobs: dict[Knob, KnobValue | None] = Field(
+        description="value in force of each knob; null where it is decided when the model is built"
+    )
     spec: dict[str, Any] = Field(description="with every default filled in")
     asked: Any = Field(default=None, description="the spec as it was sent; null for runs from before that was kept")
     plan: dict[str, Any] | None = Field(description="data of the plan event: resolved values, bytes per tier")

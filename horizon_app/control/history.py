@@ -31,7 +31,7 @@ from horizon_app.store.metrics import metric_keys, series
 from horizon_app.store.run_list import SORT_KEYS, BadCursor, RunFilter, list_runs
 from horizon_app.store.runs import StoredRun, get_order, get_run, live_runs
 
-TIMELINE_TYPES = ("state", "event", "checkpoint", "sample")
+TIMELINE_TYPES = ("state", "event", "checkpoint", "sample", "knobs")
 """What a run's timeline shows: everything but metrics and log lines."""
 
 

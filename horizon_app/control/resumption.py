@@ -1,11 +1,12 @@
 """An ended run is queued again, as it was or with a changed spec. Its worker finds the checkpoint."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from horizon_app.contracts.checkpoints import find_checkpoints, whole_ones
+from horizon_app.contracts.knobs import Knob, with_knobs
 from horizon_app.contracts.problems import FieldProblem, SpecRefused
 from horizon_app.contracts.run_spec import RunSpec
 from horizon_app.contracts.run_state import ENDED, RunState
@@ -45,6 +46,8 @@ def resume(
     A finished one must be given more steps. Raises RunNotFound, RunIsLive, NothingToResume, SpecRefused.
     """
     run, order = _read(database, run_id)
+    # What was changed while it ran is in force still; `changes` are laid over that.
+    order = replace(order, spec=with_knobs(order.spec, {Knob(name): value for name, value in run.knobs.items()}))
     where = place(order)
     plan = _plan(run, order, changes, where)
     folder = RunFolder(where.runs_dir, run_id)
@@ -60,7 +63,9 @@ def resume(
             tx, run_id, spec=plan.spec.model_dump(mode="json"), disk_dir=plan.disk_dir, total_steps=plan.total_steps,
             queue_device=plan.device, queue_rank=rank_before(tx, plan.device),
             share_device=plan.spec.offload.share_device,
-            held=False, archived_at=None, pid=None, process_start=None, outcome=None,
+            held=False, knobs={}, archived_at=None, pid=None, process_start=None, outcome=None,
+            # A journal that was lost with its folder begins anew: what follows is read from there.
+            journal_bytes=now.journal_bytes if folder.journal_bytes() >= now.journal_bytes else 0,
         )  # fmt: skip
         change_state(tx, run_id, RunState.QUEUED, plan.reason, who=who)
 

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from horizon_app.contracts.events import RunOutcome
-from horizon_app.contracts.run_state import RunState
+from horizon_app.contracts.run_state import RESUMABLE, Cause, RunState
 from horizon_app.contracts.run_view import Checkpoint, ModelSummary, Run, RunDetail
 from horizon_app.control import sparkline
+from horizon_app.control.knob_values import values_in_force
 from horizon_app.store.database import Transaction
 from horizon_app.store.queue import queue_positions
 from horizon_app.store.runs import StoredOrder, StoredRun
@@ -18,7 +19,9 @@ def run_view(run: StoredRun, queue_position: int | None = None) -> Run:
         created_at=run.created_at, started_at=run.started_at, ended_at=run.ended_at, device=run.device,
         model=ModelSummary(name=run.model_name, architecture=run.architecture, parameters=run.parameters),
         step=run.step, total_steps=run.total_steps, metrics=run.metrics,
-        sparkline=sparkline.values(run.sparkline), last_seq=run.last_seq,
+        sparkline=sparkline.values(run.sparkline), last_seq=run.last_seq, knobs_version=run.knobs_version,
+        resumable=run.state in RESUMABLE, cause=None if run.cause is None else Cause(run.cause),
+        exit_status=run.exit_status,
         held=run.held, queue_device=run.queue_device, queue_position=queue_position,
         archived_at=run.archived_at, cloned_from=run.cloned_from,
     )  # fmt: skip
@@ -35,6 +38,7 @@ def detail_view(summary: Run, run: StoredRun, order: StoredOrder, checkpoints: l
     """A run with all that is known of it."""
     return RunDetail(
         **summary.model_dump(),
+        knobs=values_in_force(order.spec, order.plan, run.knobs),
         spec=order.spec,
         asked=order.asked,
         plan=order.plan,

@@ -22,11 +22,13 @@ from horizon_app.control.errors import RunNotLive
 from horizon_app.control.generators import Generators
 from horizon_app.control.history import History
 from horizon_app.control.hub import Hub
+from horizon_app.control.knobs import Knobs
 from horizon_app.control.labels import label_problems
 from horizon_app.control.launcher import Launcher
 from horizon_app.control.lifecycle import change_state, locked_run
 from horizon_app.control.machine import Machine
 from horizon_app.control.paths import PathRules, rules_for_clients, rules_for_clone, rules_for_user
+from horizon_app.control.pausing import Pausing
 from horizon_app.control.queue import Queue
 from horizon_app.control.resumption import resume
 from horizon_app.control.run_folder import RunFolder
@@ -59,6 +61,8 @@ class Workstation:
         migrate(self.database)
         self.hub = Hub(self.database)
         self.history = History(self.database, self.settings)
+        self.pausing = Pausing(self.database, self.settings)
+        self.knobs = Knobs(self.database, self.hub, self.settings)
         self.queue = Queue(self.database)
         self.deletion = Deletion(self.database, self.settings.runs_dir)
         self.dispatcher = Dispatcher(
@@ -141,6 +145,8 @@ class Workstation:
     def resume(self, run_id: str, changes: Mapping[str, Any], *, by_client: bool = True, who: str = "api") -> Run:
         """Queue an ended run again: it goes on from its newest whole checkpoint, with `changes` to its spec.
 
+        A paused one goes on where it stands.
+
         Raises RunNotFound, RunIsLive, NothingToResume, WorkerStillThere, SpecRefused.
         """
 
@@ -151,6 +157,9 @@ class Workstation:
         run = self._read(run_id)
         if run.state in LIVE and self.server() is None:
             self.dispatcher.settle(run)  # nobody else would notice that its worker is gone
+        paused = None if changes else self.pausing.go_on(run_id, who=who)
+        if paused is not None:
+            return paused
         resume(self.database, run_id, changes, place, who=who)
         with self.database.read() as tx:
             return run_views(tx, [locked_run(tx, run_id)])[0]

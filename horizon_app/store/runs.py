@@ -9,6 +9,7 @@ from sqlalchemy import delete as sql_delete
 from sqlalchemy import insert, select, update
 
 from horizon_app.contracts.ids import RunId
+from horizon_app.contracts.knobs import KnobValue
 from horizon_app.contracts.run_state import LIVE, RunState
 from horizon_app.store.database import Transaction
 from horizon_app.store.tables import RunTable
@@ -68,6 +69,9 @@ class StoredRun:
     parameters: int | None
     step: int
     total_steps: int | None
+    knobs: dict[str, KnobValue]
+    """Values that were changed while the run ran."""
+    knobs_version: int
     metrics: dict[str, float | None]
     sparkline: dict[str, Any]
     layout_seq: int | None
@@ -76,6 +80,9 @@ class StoredRun:
     journal_bytes: int
     pid: int | None
     process_start: float | None
+    boot_id: str | None
+    cause: str | None
+    exit_status: int | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,13 +162,13 @@ def live_runs(tx: Transaction) -> list[StoredRun]:
 
 
 def set_state(
-    tx: Transaction, run_id: str, old: Iterable[RunState], new: RunState, reason: str, **times: datetime | None
+    tx: Transaction, run_id: str, old: Iterable[RunState], new: RunState, reason: str, **also: datetime | None
 ) -> bool:
     """Compare and set: the state becomes `new` only where it is one of `old`. For the lifecycle alone."""
     query = (
         update(_T)
         .where(_T.id == run_id, _T.state.in_([state.value for state in old]))
-        .values(state=new.value, reason=reason, updated_at=datetime.now(UTC), **times)
+        .values(state=new.value, reason=reason, updated_at=datetime.now(UTC), **also)
     )
     return tx.execute(query).rowcount == 1
 

@@ -1,20 +1,24 @@
 """The moment between two optimizer steps: what is measured, saved and waited for there."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event
 
 from horizon_app.contracts.events import WORKER, StateChanged
+from horizon_app.contracts.knobs import Knob
 from horizon_app.contracts.run_state import RunState
 from horizon_app.worker.attendance import Attendance
 from horizon_app.worker.checkpoints import CheckpointNotWritten, Facts
 from horizon_app.worker.event_sink import EventSink
+from horizon_app.worker.intervals import Intervals
 from horizon_app.worker.observer import Observer
 from horizon_app.worker.parts import TrainingEngine
 from horizon_app.worker.pause_request import PauseRequest
 from horizon_app.worker.saving import CheckpointSaver
 from horizon_app.worker.stop_request import StopRequest
 
+_log = logging.getLogger(__name__)
 _POLL_S = 0.1
 
 
@@ -32,8 +36,7 @@ class BoundaryParts:
     """What a boundary works with."""
 
     total_steps: int
-    save_due: Callable[[int], bool]
-    """Whether a checkpoint is due after an optimizer step."""
+    intervals: Intervals
     engine: TrainingEngine
     sink: EventSink
     saver: CheckpointSaver
@@ -64,9 +67,10 @@ class StepBoundary:
         parts = self._p
         parts.doing(f"measuring after optimizer step {step} of {parts.total_steps}")
         parts.observer.after_step(step, last=step == parts.total_steps)
+        _log.debug("optimizer step %d of %d: %s", step, parts.total_steps, parts.sink.last_metrics)
         asked = parts.wishes.save.is_set()
         parts.wishes.save.clear()
-        due = asked or parts.save_due(step)
+        due = asked or parts.intervals.is_due(Knob.CHECKPOINT_EVERY, step)
         self._in_spite_of_a_full_disk(step, lambda: self._save_beside(step, due=due))
         self._hold_while_asked(step)
         self._wait_for_journal(step)

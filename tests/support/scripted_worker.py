@@ -1,7 +1,7 @@
 """`python -m tests.support.scripted_worker RUN_DIR`: a worker of contracts alone, which starts at once.
 
-It does what the run's notes tell it as JSON: `step_s`, `ignore_stop`, `nan_at`, `garbage_at`, `log_bytes` (a log line
-a step), `die_at` (a torn line, then SIGKILL).
+It does what the run's notes tell it as JSON: `step_s`, `ignore_stop`, `nan_at`, `losses` (one a step), `garbage_at`,
+`log_bytes` (a log line a step), `die_at` (a torn line, then SIGKILL), `refused_knobs` (reasons by knob).
 """
 
 import json
@@ -34,6 +34,7 @@ from horizon_app.contracts.residency import (
     encode_frame,
 )
 from horizon_app.contracts.run_state import RunState
+from tests.support.scripted_knobs import ScriptedKnobs
 
 NUM_BLOCKS = 8
 
@@ -47,13 +48,18 @@ class ScriptedWorker:
         self._journal = (run_dir / "journal.jsonl").open("ab", buffering=0)
         self._frames = (run_dir / "residency.bin").open("ab", buffering=0)
         self._signalled = False
+        self._knobs = ScriptedKnobs(run_dir / "commands.jsonl", self._script.get("refused_knobs", {}))
 
     def run(self) -> int:
         self._heed_signals()
         identity = {"pid": os.getpid(), "start_time": psutil.Process().create_time(), "heartbeat": time.time()}
         (self._run_dir / "worker.json").write_text(json.dumps(identity))
         self._emit(LogWritten(message="hello"))
-        self._emit(FactNoted(kind="plan", message="", data={"total_steps": self._steps}))
+        self._emit(
+            FactNoted(
+                kind="plan", message="", data={"total_steps": self._steps, "blocks": NUM_BLOCKS, "max_gpu_blocks": 2}
+            )
+        )
         self._emit(FactNoted(kind="layout", message="", data=layout().model_dump(mode="json")))
         self._emit(StateChanged(state=RunState.RUNNING, who=WORKER))
         done = 0
@@ -70,6 +76,8 @@ class ScriptedWorker:
         return 0
 
     def _step(self, step: int) -> None:
+        for answer in self._knobs.take_up(step):
+            self._emit(answer)
         time.sleep(float(self._script.get("step_s", os.environ.get("HORIZON_FAKE_STEP_S", "0.01"))))
         if step == self._script.get("die_at"):
             self._journal.write(b'{"type":"metrics","step":')
@@ -78,7 +86,9 @@ class ScriptedWorker:
             self._journal.write(b'{"type":"surprise"}\n')
         if self._script.get("log_bytes"):
             self._emit(LogWritten(message="x" * self._script["log_bytes"]))
-        loss = float("nan") if step == self._script.get("nan_at") else 4.0 / step
+        losses = self._script.get("losses")
+        loss = 4.0 / step if losses is None else losses[step - 1]
+        loss = float("nan") if step == self._script.get("nan_at") else loss
         self._emit(metrics_event(step, {"train/loss": loss, "time/step": 0.01}))
         self._frames.write(frame(step))
 

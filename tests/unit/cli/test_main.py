@@ -43,6 +43,8 @@ SURFACE = {
     "runs checkpoint": ["run_id", "--json", "--home"],
     "runs checkpoints": ["run_id", "--json", "--home"],
     "runs pin": ["run_id", "step", "--off", "--json", "--home"],
+    "token new": ["--json", "--home"],
+    "token remove": ["--json", "--home"],
 }  # fmt: skip
 """Every verb with its arguments and options: scripts rely on these. Add freely, take away never."""
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from horizon_app.contracts.commands import Command, ContinueRun, PauseRun, SaveCheckpoint, StopRun
-from horizon_app.contracts.events import CheckpointWritten, LogWritten, MetricsRecorded, StateChanged
+from horizon_app.contracts.commands import Command, ContinueRun, PauseRun, SaveCheckpoint, SetKnobs, StopRun
+from horizon_app.contracts.events import CheckpointWritten, KnobChanged, LogWritten, MetricsRecorded, StateChanged
+from horizon_app.contracts.knobs import AskedChange, Knob
 from horizon_app.worker import event_sink
 from horizon_app.worker.attendance import ATTENDED, Attendance
 from horizon_app.worker.durable_files import AppendFile
@@ -124,6 +125,19 @@ def test_paused_session_obeys_checkpoint_and_stop(tmp_path: Path) -> None:
         assert ended.result(20) == 0
     assert states(run_dir) == ["running", "paused", "stopped"]
     assert saved(run_dir) == [2]
+
+
+def test_knobs_changed_while_a_session_is_paused_hold_from_the_step_with_which_it_goes_on(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 4}, checkpoint={"every": 0})
+    wishes = ((Knob.PREFETCH_WINDOW, 5), (Knob.CHECKPOINT_EVERY, 3))
+    asked = [AskedChange(number=n, knob=knob, value=value) for n, (knob, value) in enumerate(wishes, start=1)]
+    with running(run_dir, fake_builders(paused_at(run_dir, 2))) as ended:
+        wait_until(lambda: is_paused(run_dir), "it holds")
+        tell(run_dir, SetKnobs(changes=asked), ContinueRun())
+        assert ended.result(20) == 0
+    answers = [event for event in read_journal(run_dir) if isinstance(event, KnobChanged)]
+    assert {(one.knob, one.new, one.step) for one in answers} == {(knob, value, 3) for knob, value in wishes}
+    assert saved(run_dir) == [3, 4]
 
 
 def test_session_told_to_pause_at_its_last_step_finishes_when_it_goes_on(tmp_path: Path) -> None:
