@@ -17,6 +17,8 @@ from horizon_app.cli.queue import hold_run, move_run, show_queue, start_run
 from horizon_app.cli.run import run
 from horizon_app.cli.runs import runs_app
 from horizon_app.cli.serve import serve
+from horizon_app.cli.token import token_app
+from horizon_app.cli.watch import watch_runs
 
 app = typer.Typer(
     name="horizon",
@@ -60,9 +62,11 @@ runs_app.command("unarchive")(unarchive_run)
 runs_app.command("checkpoint")(save_checkpoint)
 runs_app.command("checkpoints")(list_checkpoints)
 runs_app.command("pin")(pin_checkpoint)
+runs_app.command("watch")(watch_runs)
 app.add_typer(runs_app, name="runs")
 app.add_typer(model_app, name="model")
 app.add_typer(data_app, name="data")
+app.add_typer(token_app, name="token")
 
 
 def main() -> None:

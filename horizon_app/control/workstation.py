@@ -242,13 +242,17 @@ class Workstation:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.dispatcher.wake)
 
-    async def supervise(self, run_id: str, on_event: Callable[[Frame], None], *, after: int = 0) -> RunDetail:
+    async def supervise(
+        self, run_id: str, on_event: Callable[[Frame], None], *, after: int = 0, start: bool = True
+    ) -> RunDetail:
         """See one run through: start it when nothing else is live, record it, hand over each event, until it has ended.
 
         Events up to `after` are left out: those of the time before a run was resumed. Where a server runs on the same
-        home folder, that one does the starting.
+        home folder, that one does the starting; with `start` false nothing is started here in any case.
         """
-        attending = asyncio.create_task(self.dispatcher.run(only=run_id, may_start=lambda: self.server() is None))
+        attending = asyncio.create_task(
+            self.dispatcher.run(only=run_id, may_start=lambda: start and self.server() is None)
+        )
         try:
             with self.hub.view(run_id, after=after, last_seq=self.run(run_id).last_seq) as viewer:
                 ended = False
