@@ -43,15 +43,15 @@ def append_events(tx: Transaction, run_id: str, events: Sequence[NewEvent]) -> N
 
 
 def _row(run_id: str, new: NewEvent) -> dict[str, Any]:
-    body = new.event.model_dump(mode="json", exclude={"time", "type", "level", "message"})
+    body = new.event.model_dump(mode="json", exclude={"time", "type"})
     return {
         "run_id": run_id,
         "seq": new.seq,
         "journal_seq": new.journal_seq,
         "time": new.event.time,
         "type": new.event.type,
-        "level": getattr(new.event, "level", None),
-        "message": getattr(new.event, "message", None),
+        "level": body.pop("level", None),
+        "message": body.pop("message", None),
         "body": body,
     }
 
