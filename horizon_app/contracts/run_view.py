@@ -154,6 +154,11 @@ class LogAnswer(_View):
     """Log lines of a run."""
 
     lines: list[LogLine]
+    scanned_to: int | None = Field(
+        default=None,
+        description="place up to which the log was looked through: go on from it with `after` (with `before`, where "
+        "`after` was left out); null where there is nothing further to look at",
+    )
     last_seq: int = Field(
         description="place of the newest event of the run; ask again with `after` set to the last line's"
     )

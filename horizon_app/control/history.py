@@ -27,7 +27,7 @@ from horizon_app.control.views import detail_view, run_views
 from horizon_app.settings import AppSettings
 from horizon_app.store.checkpoints import checkpoints_of
 from horizon_app.store.database import Database, Transaction
-from horizon_app.store.events import event_at, events_after, log_lines
+from horizon_app.store.events import LogFilter, event_at, events_after, log_lines
 from horizon_app.store.metrics import metric_keys, series
 from horizon_app.store.run_list import SORT_KEYS, BadCursor, RunFilter, list_runs
 from horizon_app.store.runs import StoredRun, changed_since, get_order, get_run, get_runs, live_runs
@@ -151,15 +151,18 @@ class History:
         run_id: str,
         *,
         after: int | None = None,
+        before: int | None = None,
         text: str | None = None,
         level: str | None = None,
         limit: int = 500,
     ) -> LogAnswer:
-        """Log lines behind a place, or the newest where none is named. Raises RunNotFound."""
+        """Log lines behind a place, or the newest (before a place) where none is named. Raises RunNotFound."""
         with self._database.read() as tx:
             run = self._get(tx, run_id)
-            found = log_lines(tx, run_id, after=after, text=text, level=level, limit=limit)
-        return LogAnswer(lines=[LogLine.model_validate(line) for line in found], last_seq=run.last_seq)
+            which = LogFilter(after=after, before=before, text=text, level=level)
+            page = log_lines(tx, run_id, which, limit=limit)
+        lines = [LogLine.model_validate(line) for line in page.lines]
+        return LogAnswer(lines=lines, scanned_to=page.scanned_to, last_seq=run.last_seq)
 
     def residency(self, run_id: str, step: int | None = None) -> ResidencyAnswer:
         """The residency map at the end of a step, or now. Raises RunNotFound, NothingRecorded."""
