@@ -11,7 +11,7 @@ import horizon_app
 from horizon_app.api import stream
 from horizon_app.api.docs import install_docs
 from horizon_app.api.errors import install_error_handlers
-from horizon_app.api.routes import machine, models, records, runs
+from horizon_app.api.routes import comparison, machine, models, records, runs
 from horizon_app.api.security import Guard
 from horizon_app.api.static import install_ui
 from horizon_app.contracts.problems import Problem
@@ -54,7 +54,8 @@ def create_app(settings: AppSettings) -> FastAPI:
     )
     install_error_handlers(app)
     api = APIRouter(prefix=API)
-    for part in (runs.router, records.router, models.router, machine.router, stream.router):
+    # `comparison` first: /runs/compare is no run's id.
+    for part in (comparison.router, runs.router, records.router, models.router, machine.router, stream.router):
         api.include_router(part)
     app.include_router(api)
     install_docs(app)

@@ -7,8 +7,10 @@ import typer
 from horizon_app import __version__
 from horizon_app.cli.chat import chat
 from horizon_app.cli.checkpoints import list_checkpoints, pin_checkpoint, resume_run, save_checkpoint
+from horizon_app.cli.compare import compare_runs
 from horizon_app.cli.data import data_app
 from horizon_app.cli.example import example
+from horizon_app.cli.export import export_run
 from horizon_app.cli.model import model_app
 from horizon_app.cli.run import run
 from horizon_app.cli.runs import runs_app
@@ -47,6 +49,8 @@ runs_app.command("resume")(resume_run)
 runs_app.command("checkpoint")(save_checkpoint)
 runs_app.command("checkpoints")(list_checkpoints)
 runs_app.command("pin")(pin_checkpoint)
+runs_app.command("compare")(compare_runs)
+runs_app.command("export")(export_run)
 app.add_typer(runs_app, name="runs")
 app.add_typer(model_app, name="model")
 app.add_typer(data_app, name="data")

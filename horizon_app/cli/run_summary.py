@@ -13,12 +13,10 @@ def outcome_of(detail: RunDetail) -> RunOutcome:
     """What the worker said last, under the run's final state; where it vanished, what is known of the run."""
     if detail.outcome is not None:
         return detail.outcome.model_copy(update={"state": detail.state, "reason": detail.reason})
-    seconds = 0.0
-    if detail.started_at is not None and detail.ended_at is not None:
-        seconds = (detail.ended_at - detail.started_at).total_seconds()
     return RunOutcome(
-        state=detail.state, reason=detail.reason, optimizer_steps=detail.step, metrics=detail.metrics, seconds=seconds
-    )
+        state=detail.state, reason=detail.reason, optimizer_steps=detail.step, metrics=detail.metrics,
+        seconds=detail.duration_s or 0.0,
+    )  # fmt: skip
 
 
 def json_body(run_id: str | None, outcome: RunOutcome) -> dict[str, Any]:

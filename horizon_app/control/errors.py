@@ -18,6 +18,14 @@ class RunNotFound(ControlError):
         super().__init__(f"there is no run {run_id[:60]!r}")
 
 
+class RunsNotFound(RunNotFound):
+    """Of several runs that were named, these are not there."""
+
+    def __init__(self, run_ids: Sequence[str]) -> None:
+        named = ", ".join(repr(run_id[:60]) for run_id in run_ids)
+        ControlError.__init__(self, f"there {'is no run' if len(run_ids) == 1 else 'are no runs'} {named}")
+
+
 class IllegalTransition(ControlError):
     """A run can't go from its state to the one asked for."""
 

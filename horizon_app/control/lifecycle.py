@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from horizon_app.contracts.events import StateChanged
 from horizon_app.contracts.run_state import ENDED, TRANSITIONS, RunState, is_legal
 from horizon_app.control.errors import IllegalTransition, RunNotFound
+from horizon_app.control.run_clock import boot_id, duration_s, since_boot_s
 from horizon_app.store.database import Transaction
 from horizon_app.store.events import NewEvent, append_events
 from horizon_app.store.runs import StoredRun, get_run, set_state, update_run
@@ -25,13 +26,13 @@ def enter_state(tx: Transaction, run: StoredRun, event: StateChanged) -> None:
     """Take a locked run to the state of an event that the caller appends. Raises IllegalTransition."""
     if not is_legal(run.state, event.state):
         raise IllegalTransition(run_id=run.id, old=run.state, new=event.state)
-    times: dict[str, datetime | None] = {}
+    times: dict[str, object] = {}
     if event.state is RunState.STARTING:
-        times["started_at"] = event.time
+        times |= {"started_at": event.time, "started_clock": since_boot_s(), "boot_id": boot_id()}
     if event.state is RunState.STOPPING:
         times["stop_asked_at"] = event.time
     if event.state in ENDED:
-        times["ended_at"] = event.time
+        times |= {"ended_at": event.time, "ran_s": duration_s(run) or 0.0}
     if event.state is RunState.QUEUED:  # again
         times |= {"ended_at": None, "stop_asked_at": None}
     came_from = [state for state, targets in TRANSITIONS.items() if event.state in targets]

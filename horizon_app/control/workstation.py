@@ -13,11 +13,13 @@ from horizon_app.contracts.problems import SpecRefused
 from horizon_app.contracts.run_state import ENDED, LIVE, RunState
 from horizon_app.contracts.run_view import CheckpointsAnswer, LogAnswer, Run, RunDetail, RunPage, SeriesAnswer
 from horizon_app.control.checkpoints import set_pin
+from horizon_app.control.comparison import Comparisons
 from horizon_app.control.data_preview import data_problems
 from horizon_app.control.dispatcher import Dispatcher
 from horizon_app.control.errors import RunIsLive, RunNotFound, RunNotLive
 from horizon_app.control.generators import Generators
 from horizon_app.control.history import History
+from horizon_app.control.history_export import HistoryExports
 from horizon_app.control.hub import Hub
 from horizon_app.control.labels import label_problems
 from horizon_app.control.launcher import Launcher
@@ -55,6 +57,8 @@ class Workstation:
         migrate(self.database)
         self.hub = Hub(self.database)
         self.history = History(self.database, self.settings)
+        self.comparisons = Comparisons(self.database, self.history)
+        self.exports = HistoryExports(self.database, self.history)
         self.dispatcher = Dispatcher(
             database=self.database, hub=self.hub, launcher=self.launcher, settings=self.settings
         )

@@ -52,6 +52,9 @@ class StoredRun:
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    started_clock: float | None
+    ran_s: float
+    boot_id: str | None
     stop_asked_at: datetime | None
     device: str | None
     model_name: str
@@ -115,6 +118,7 @@ def insert_run(tx: Transaction, run: NewRun) -> None:
         "share_device": False,
         "queue_device": "cpu",
         "queue_rank": 0.0,
+        "ran_s": 0.0,
     }
     tx.execute(insert(_T), [{**values, **zero, "state": RunState.QUEUED.value, "updated_at": run.created_at}])
 
@@ -155,13 +159,13 @@ def next_queued(tx: Transaction, only: str | None = None) -> RunId | None:
 
 
 def set_state(
-    tx: Transaction, run_id: str, old: Iterable[RunState], new: RunState, reason: str, **times: datetime | None
+    tx: Transaction, run_id: str, old: Iterable[RunState], new: RunState, reason: str, **values: object
 ) -> bool:
     """Compare and set: the state becomes `new` only where it is one of `old`. For the lifecycle alone."""
     query = (
         update(_T)
         .where(_T.id == run_id, _T.state.in_([state.value for state in old]))
-        .values(state=new.value, reason=reason, updated_at=datetime.now(UTC), **times)
+        .values(state=new.value, reason=reason, updated_at=datetime.now(UTC), **values)
     )
     return tx.execute(query).rowcount == 1
 

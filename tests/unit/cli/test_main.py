@@ -27,8 +27,9 @@ SURFACE = {
     "runs stop": ["run_id", "--save/--no-save", "--json", "--home"],
     "runs delete": ["run_id", "--yes/-y", "--json", "--home"],
     "runs export": [
-        "run_id", "--model", "--format", "--dtype", "--checkpoint", "--shard-size", "--json", "--home",
+        "run_id", "--format", "--output/-o", "--model", "--dtype", "--checkpoint", "--shard-size", "--json", "--home",
     ],
+    "runs compare": ["run_ids", "--keys", "--max-points", "--x", "--json", "--home"],
     "runs resume": ["run_id", "--set", "--json", "--home"],
     "runs checkpoint": ["run_id", "--json", "--home"],
     "runs checkpoints": ["run_id", "--json", "--home"],
