@@ -8,6 +8,8 @@ import platformdirs
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from horizon_app.logs import LogFormat, LogLevel
+
 
 def _default_home() -> Path:
     return Path(platformdirs.user_data_dir("horizon", appauthor=False))
@@ -39,6 +41,8 @@ class AppSettings(BaseSettings):
     check_data: bool = Field(
         default=True, description="look at a run's data with the model's tokenizer before the run is accepted"
     )
+    log_format: LogFormat = Field(default="human", description="log lines in words (human), or one JSON object each")
+    log_level: LogLevel = Field(default="info", description="least level that is logged: debug, info, warning or error")
     worker_module: str = Field(
         default="horizon_app.worker", description="module that executes a run; tests put a worker without torch here"
     )
@@ -59,6 +63,11 @@ class AppSettings(BaseSettings):
     def runs_dir(self) -> Path:
         """Folder that holds one folder a run."""
         return self.home / "runs"
+
+    @property
+    def log_file(self) -> Path:
+        """Where the server logs to, beside standard error."""
+        return self.home / "logs" / "server.log"
 
     @property
     def database_path(self) -> Path:

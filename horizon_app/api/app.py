@@ -11,6 +11,7 @@ import horizon_app
 from horizon_app.api import stream
 from horizon_app.api.docs import install_docs
 from horizon_app.api.errors import install_error_handlers
+from horizon_app.api.request_log import RequestLog
 from horizon_app.api.routes import comparison, machine, models, records, runs
 from horizon_app.api.security import Guard
 from horizon_app.api.static import install_ui
@@ -62,4 +63,5 @@ def create_app(settings: AppSettings) -> FastAPI:
     install_ui(app)
     app.add_middleware(GZipMiddleware, minimum_size=_GZIP_FROM_BYTES, compresslevel=_GZIP_LEVEL)
     app.add_middleware(Guard, bound_host=settings.host)
+    app.add_middleware(RequestLog)
     return app

@@ -107,8 +107,7 @@ async def _http(_request: Request, error: Exception) -> Response:
     return problem_response(error.status_code, name, phrase, detail, headers=error.headers)
 
 
-async def _unknown(request: Request, error: Exception) -> Response:
-    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+async def _unknown(_request: Request, error: Exception) -> Response:
     detail = f"{type(error).__name__}; the server's log has the trace"
     return problem_response(500, "internal-error", "The server made a mistake", detail)
 

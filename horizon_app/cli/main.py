@@ -9,6 +9,7 @@ from horizon_app.cli.chat import chat
 from horizon_app.cli.checkpoints import list_checkpoints, pin_checkpoint, resume_run, save_checkpoint
 from horizon_app.cli.compare import compare_runs
 from horizon_app.cli.data import data_app
+from horizon_app.cli.doctor import doctor
 from horizon_app.cli.example import example
 from horizon_app.cli.export import export_run
 from horizon_app.cli.model import model_app
@@ -45,6 +46,7 @@ app.command()(serve)
 app.command()(example)
 app.command()(run)
 app.command()(chat)
+app.command()(doctor)
 runs_app.command("resume")(resume_run)
 runs_app.command("checkpoint")(save_checkpoint)
 runs_app.command("checkpoints")(list_checkpoints)

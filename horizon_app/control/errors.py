@@ -121,6 +121,14 @@ class PortTaken(ControlError):
         super().__init__(f"port {port} on {host} is in use{by}; stop that, or choose another with --port")
 
 
+class CannotListen(ControlError):
+    """The server can't bind its address."""
+
+    def __init__(self, *, host: str, port: int, cause: str) -> None:
+        self.host, self.port = host, port
+        super().__init__(f"can't listen on {host[:80]}, port {port}: {cause}")
+
+
 class DataRefused(ControlError):
     """Data that can't be shown; carries one entry per thing that is wrong with it."""
 

@@ -25,16 +25,16 @@ class Machine:
     def facts(self, disk_dir: Path) -> MachineFacts:
         """What a run may count on whose disk tier lies in `disk_dir`."""
         return MachineFacts(
-            host_bytes=_memory_total(), cuda_devices=self._cuda_devices(),
+            host_bytes=memory_total(), cuda_devices=self._cuda_devices(),
             disk_free_bytes=shutil.disk_usage(disk_dir).free,
         )  # fmt: skip
 
     def system(self, settings: AppSettings, active_run: str | None) -> SystemAnswer:
         """What the machine has and what it uses now."""
         disk = shutil.disk_usage(settings.home)
-        total = _memory_total()
+        total = memory_total()
         host = HostUse(
-            memory_total=total, memory_available=min(_memory_available(), total),
+            memory_total=total, memory_available=min(memory_available(), total),
             cpu_count=psutil.cpu_count() or 1, cpu_percent=psutil.cpu_percent(),
         )  # fmt: skip
         return SystemAnswer(
@@ -84,13 +84,15 @@ def _open_nvml() -> Any:
     return pynvml
 
 
-def _memory_total() -> int:
+def memory_total() -> int:
+    """Bytes of this machine, or of the container where that is less."""
     limit = _read(_CGROUP / "memory.max").strip()
     total = int(psutil.virtual_memory().total)
     return min(total, int(limit)) if limit.isdigit() else total
 
 
-def _memory_available() -> int:
+def memory_available() -> int:
+    """Bytes that can be had without swapping, within the container's limit."""
     available = int(psutil.virtual_memory().available)
     limit, used = _read(_CGROUP / "memory.max").strip(), _read(_CGROUP / "memory.current").strip()
     if not (limit.isdigit() and used.isdigit()):

@@ -1,13 +1,14 @@
 """`python -m horizon_app.worker RUN_DIR`: the process of one run."""
 
 import faulthandler
-import logging
 import os
 import signal
 import sys
 from pathlib import Path
 from types import FrameType
 
+from horizon_app.logs import log_to_stderr
+from horizon_app.settings import AppSettings
 from horizon_app.worker.environment import prepare_process
 from horizon_app.worker.parts import Builders, real_builders
 from horizon_app.worker.stop_request import StopRequest
@@ -43,8 +44,8 @@ def _log_to_file(path: Path) -> None:
     os.dup2(fd, sys.stderr.fileno())
     os.close(fd)
     faulthandler.enable()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.captureWarnings(True)
+    settings = AppSettings()
+    log_to_stderr(settings.log_format, settings.log_level, run_id=path.parent.name)
 
 
 def end_process(exit_code: int) -> None:

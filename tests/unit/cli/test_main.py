@@ -17,6 +17,7 @@ runner = CliRunner()
 SURFACE = {
     "": ["--version"],
     "serve": ["--host", "--port", "--home", "--open/--no-open", "--example/--no-example"],
+    "doctor": ["--json", "--home"],
     "run": ["spec", "--set", "--json", "--resume", "--home"],
     "chat": [
         "run_id", "--checkpoint", "--message/-m", "--system", "--max-new-tokens", "--temperature", "--top-p", "--top-k",
