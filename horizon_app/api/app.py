@@ -12,7 +12,7 @@ from horizon_app.api import stream
 from horizon_app.api.docs import install_docs
 from horizon_app.api.errors import install_error_handlers
 from horizon_app.api.request_log import RequestLog
-from horizon_app.api.routes import comparison, machine, models, records, runs
+from horizon_app.api.routes import archive, comparison, knobs, machine, models, queue, records, runs
 from horizon_app.api.security import Guard
 from horizon_app.api.static import install_ui
 from horizon_app.contracts.problems import Problem
@@ -55,8 +55,17 @@ def create_app(settings: AppSettings) -> FastAPI:
     )
     install_error_handlers(app)
     api = APIRouter(prefix=API)
-    # `comparison` first: /runs/compare is no run's id.
-    for part in (comparison.router, runs.router, records.router, models.router, machine.router, stream.router):
+    for part in (
+        comparison.router,  # first: /runs/compare is no run's id
+        runs.router,
+        queue.router,
+        archive.router,
+        knobs.router,
+        records.router,
+        models.router,
+        machine.router,
+        stream.router,
+    ):
         api.include_router(part)
     app.include_router(api)
     install_docs(app)

@@ -18,18 +18,23 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN_ID")]
 StateOption = Annotated[str | None, typer.Option("--state", help="Only runs in this state.")]
 TagOption = Annotated[str | None, typer.Option("--tag", help="Only runs with this tag.")]
 TextOption = Annotated[str | None, typer.Option("--q", help="Only runs whose name or notes hold this text.")]
+ArchivedOption = Annotated[bool, typer.Option("--archived", help="Only archived runs.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Archived runs too.")]
 SortOption = Annotated[str, typer.Option("--sort", help="Field to sort by; a minus before it sorts downwards.")]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=500, help="Most runs to list.")]
 CursorOption = Annotated[str | None, typer.Option("--cursor", help="Next page: the last answer's next_cursor.")]
 SaveOption = Annotated[bool, typer.Option("--save/--no-save", help="Whether the model is written before it stops.")]
+PinnedOption = Annotated[bool, typer.Option("--pinned", help="Even where checkpoints of it are pinned.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @runs_app.command("list")
-def list_runs(
+def list_runs(  # noqa: PLR0913 - each is an option of the command line
     state: StateOption = None,
     tag: TagOption = None,
     q: TextOption = None,
+    archived: ArchivedOption = False,
+    all_runs: AllOption = False,
     sort: SortOption = "-created_at",
     limit: LimitOption = 50,
     cursor: CursorOption = None,
@@ -39,7 +44,8 @@ def list_runs(
     """List runs, the newest first."""
     from horizon_app.cli.history import RunQuery, open_history
 
-    query = RunQuery(state=_state(state), tag=tag, q=q, sort=sort, limit=limit, cursor=cursor)
+    put_away = "all" if all_runs else "true" if archived else None
+    query = RunQuery(state=_state(state), tag=tag, q=q, archived=put_away, sort=sort, limit=limit, cursor=cursor)
     with exit_codes(), open_history(make_settings(home=home)) as history:
         page = history.list(query)
     if as_json:
@@ -83,9 +89,10 @@ def stop_run(
 
 @runs_app.command("delete")
 def delete_run(
-    run_id: RunArgument, yes: YesOption = False, as_json: JsonOption = False, home: HomeOption = None
-) -> None:
-    """Delete a run that has ended, with its checkpoints."""
+    run_id: RunArgument, yes: YesOption = False, pinned: PinnedOption = False, as_json: JsonOption = False,
+    home: HomeOption = None,
+) -> None:  # fmt: skip
+    """Delete a run that is not live, with its checkpoints."""
     from horizon_app.cli.history import open_history
     from horizon_app.cli.quantities import show_bytes
 
@@ -93,13 +100,17 @@ def delete_run(
         # Asked only where somebody can answer: a script that names the run has decided.
         if not yes and sys.stdin.isatty():
             detail = history.show(run_id)
-            saved = f"{len(detail.checkpoints)} checkpoints"
+            kept = sum(one.pinned for one in detail.checkpoints)
+            saved = f"{len(detail.checkpoints)} checkpoints{f', {kept} of them pinned' if kept else ''}"
             typer.confirm(f"Delete {detail.id} ({detail.name}, {detail.state.value}, {saved})?", abort=True, err=True)
-        freed = history.delete(run_id)
+            pinned = True  # who says yes to that has been told of them
+        freed = history.delete(run_id, pinned_too=pinned)
     if as_json:
-        print_json({"id": run_id, "freed_bytes": freed})
+        print_json({"id": run_id, **freed.model_dump(mode="json")})
     else:
-        sys.stdout.write(f"{run_id} deleted, {show_bytes(freed)} freed\n")
+        sys.stdout.write(f"{run_id} deleted, {show_bytes(freed.freed_bytes)} freed\n")
+    if freed.left_bytes:
+        say(f"{show_bytes(freed.left_bytes)} could not be removed and stay in {freed.left_in}")
 
 
 def _state(word: str | None) -> Any:

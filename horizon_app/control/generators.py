@@ -138,6 +138,14 @@ class Generators:
             self._finishing.add(task)
             task.add_done_callback(self._finishing.discard)
 
+    async def forget(self, run_id: str) -> None:
+        """End the process where it holds the files of a run that is to be deleted. Raises GeneratorBusy."""
+        if self._process is None or self._process.model.run_dir.name != run_id:
+            return
+        if self._busy is not None:
+            raise GeneratorBusy(run_id=run_id)
+        await self.close()
+
     async def close(self) -> None:
         """End the process."""
         if self._process is not None:

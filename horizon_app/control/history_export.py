@@ -17,6 +17,7 @@ from horizon_app.contracts.run_view import RunDetail
 from horizon_app.control.history import TIMELINE_TYPES, History
 from horizon_app.control.metric_points import windows
 from horizon_app.store.database import Database, dump_json
+from horizon_app.store.knobs import changes_of
 from horizon_app.store.metrics import StoredSeries, metric_keys
 
 _PAGE_EVENTS = 500
@@ -82,6 +83,9 @@ class HistoryExports:
         yield from self._json_metrics(run)
         yield from self._json_list("events", self._events(run.id, TIMELINE_TYPES))
         yield from self._json_list("logs", self._events(run.id, ("log",)))
+        with self._database.read() as tx:
+            changes = [change.model_dump(mode="json") for change in changes_of(tx, run.id)]
+        yield f',"knobs":{dump_json(changes)}'.encode()
         yield f',"checkpoints":{dump_json(body["checkpoints"])}}}\n'.encode()
 
     def _json_metrics(self, run: RunDetail) -> Iterator[bytes]:

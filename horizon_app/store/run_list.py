@@ -42,6 +42,8 @@ class RunFilter:
     states: tuple[RunState, ...] = ()
     tag: str | None = None
     text: str | None = None
+    archived: bool | None = False
+    """None: whether archived or not."""
     sort: str = "created_at"
     descending: bool = True
 
@@ -77,6 +79,8 @@ def list_runs(tx: Transaction, which: RunFilter, *, limit: int, cursor: str | No
 
 def _conditions(which: RunFilter) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
+    if which.archived is not None:
+        found.append(_T.archived_at.is_not(None) if which.archived else _T.archived_at.is_(None))
     if which.tag is not None:
         # Tags are stored as a JSON list of strings: a whole tag stands there in quotes.
         found.append(cast(_T.tags, Text).contains(json.dumps(which.tag, ensure_ascii=False), autoescape=True))

@@ -49,6 +49,7 @@ def new_run(number: int | None = None, **changes: Any) -> NewRun:
     created = _EPOCH + timedelta(seconds=next(_numbers) if number is None else number)
     values: dict[str, Any] = {
         "id": new_run_id(created), "name": "a run", "tags": [], "notes": "", "held": False, "created_at": created,
+        "queue_device": "cpu", "share_device": False, "cloned_from": None, "asked": {},
         "spec": {}, "model_dir": "/m", "data_paths": ["/d"], "base_dir": "/", "disk_dir": None, "model_name": "m",
         "architecture": None, "parameters": None, "total_steps": None, "idempotency_key": None,
     }  # fmt: skip
@@ -61,7 +62,7 @@ def add_run(database: Database, state: RunState = RunState.QUEUED, **changes: An
     with database.write() as tx:
         insert_run(tx, run)
         for step in _WAYS[state]:
-            change_state(tx, run.id, step)
+            change_state(tx, run.id, step, who="test")
     return run.id
 
 
@@ -75,5 +76,5 @@ def add_measured_run(database: Database, series: dict[str, dict[int, float]], **
     lines = [event.model_dump_json().encode() for event in events]
     record_batch(database, run_id, JournalBatch(first_line=1, end_bytes=sum(map(len, lines)), lines=lines))
     with database.write() as tx:
-        change_state(tx, run_id, RunState.FINISHED)
+        change_state(tx, run_id, RunState.FINISHED, who="test")
     return run_id
