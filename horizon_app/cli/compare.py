@@ -2,11 +2,13 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horizon_app.cli.refusals import exit_codes
+from horizon_app.cli.export import write_out
+from horizon_app.cli.refusals import ASKED_WRONGLY, exit_codes, say
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
 if TYPE_CHECKING:
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
 RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN_ID…", help="Two runs or more, 20 at most.")]
 KeysOption = Annotated[str | None, typer.Option("--keys", help="Metric keys with commas between; all unless set.")]
 PointsOption = Annotated[int, typer.Option("--max-points", min=3, max=10_000, help="Most points of each series.")]
-AxisOption = Annotated[str, typer.Option("--x", help="What the series of --json run over: step, tokens or seconds.")]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a report in HTML with the curves.")
+]
+AxisOption = Annotated[str, typer.Option("--x", help="What the curves run over: step, tokens or seconds.")]
 
 
 def compare_runs(
@@ -25,17 +30,26 @@ def compare_runs(
     keys: KeysOption = None,
     max_points: PointsOption = 500,
     x: AxisOption = "step",
+    output: OutputOption = None,
     as_json: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Show how runs differ: their last metrics, and the keys of their specs that are not the same."""
     from horizon_app.cli.history import CompareQuery, open_history
 
+    if output is not None and as_json:
+        say("--json prints to standard output, --output writes a report: ask for one of them")
+        raise typer.Exit(ASKED_WRONGLY)
     wanted = None if keys is None else [key for key in keys.split(",") if key]
     with exit_codes():
         question = CompareQuery(keys=wanted, max_points=max_points, axis=_axis(x))
         with open_history(make_settings(home=home)) as history:
             comparison = history.compare(run_ids, question)
+        if output is not None:
+            from horizon_app.control.reports.comparison_report import comparison_report
+
+            write_out(iter([comparison_report(comparison).encode()]), output)
+            return
     if as_json:
         sys.stdout.write(json.dumps(comparison.model_dump(mode="json"), ensure_ascii=False) + "\n")
     else:

@@ -102,7 +102,7 @@ class Comparisons:
 
 def spec_differences(specs: Mapping[str, Mapping[str, Any]]) -> list[SpecDifference]:
     """The dotted keys that are not the same in all specs, with the value of each run that has the key."""
-    flat = {run_id: _flat(spec) for run_id, spec in specs.items()}
+    flat = {run_id: flat_spec(spec) for run_id, spec in specs.items()}
     keys = dict.fromkeys(key for one in flat.values() for key in one if key not in _LABELS)
     differences: list[SpecDifference] = []
     for key in keys:
@@ -113,10 +113,11 @@ def spec_differences(specs: Mapping[str, Mapping[str, Any]]) -> list[SpecDiffere
     return differences
 
 
-def _flat(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat_spec(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted key -> value of a spec."""
     found: dict[str, Any] = {}
     for key, value in spec.items():
-        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
+        found |= flat_spec(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
     return found
 
 

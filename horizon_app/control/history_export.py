@@ -1,7 +1,7 @@
-"""Everything of a run, for others: JSON with every point, CSV with a row per optimizer step. Written out as it is read.
+"""Everything of a run, for others: JSON with every point, CSV with a row per optimizer step, a report in HTML.
 
-Memory stays flat whatever the run's length: points are read in windows, events in pages, and what has to wait for its
-place in the document waits in a temporary file.
+JSON and CSV are written out as they are read. Memory stays flat whatever the run's length: points are read in windows,
+events in pages, and what has to wait for its place in the document waits in a temporary file.
 """
 
 import csv
@@ -32,6 +32,7 @@ class ExportFormat(StrEnum):
 
     CSV = "csv"
     JSON = "json"
+    HTML = "html"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,10 +55,12 @@ class HistoryExports:
     def export(self, run_id: str, form: ExportFormat) -> HistoryFile:
         """Begin an export; its parts are read as they are asked for. Raises RunNotFound."""
         run = self._history.run(run_id)
-        write: Callable[[RunDetail], Iterator[bytes]] = {
-            ExportFormat.CSV: self._csv, ExportFormat.JSON: self._json,
-        }[form]  # fmt: skip
-        media_type = {ExportFormat.CSV: "text/csv; charset=utf-8", ExportFormat.JSON: "application/json"}[form]
+        ways: dict[ExportFormat, tuple[str, Callable[[RunDetail], Iterator[bytes]]]] = {
+            ExportFormat.CSV: ("text/csv; charset=utf-8", self._csv),
+            ExportFormat.JSON: ("application/json", self._json),
+            ExportFormat.HTML: ("text/html; charset=utf-8", self._html),
+        }
+        media_type, write = ways[form]
         return HistoryFile(name=f"{run.name}.{form.value}", media_type=media_type, parts=_gathered(write(run)))
 
     def _keys(self, run: RunDetail) -> list[str]:
@@ -75,6 +78,11 @@ class HistoryExports:
                     rows.setdefault(step, [step, *[""] * len(keys)])[column] = value
             if rows:
                 yield _csv_lines([rows[step] for step in sorted(rows)])
+
+    def _html(self, run: RunDetail) -> Iterator[bytes]:
+        from horizon_app.control.reports.run_report import run_report  # here: the server starts without templates
+
+        yield run_report(self._database, self._history, run).encode()
 
     def _json(self, run: RunDetail) -> Iterator[bytes]:
         body = run.model_dump(mode="json")

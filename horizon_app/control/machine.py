@@ -60,7 +60,7 @@ class Machine:
             except self._nvml.NVMLError:
                 return DeviceUse(kind="cuda", name="CUDA card", memory_total=0, memory_used=None)
         used = host.memory_total - host.memory_available
-        return DeviceUse(kind="cpu", name=_processor_name(), memory_total=host.memory_total, memory_used=used)
+        return DeviceUse(kind="cpu", name=processor_name(), memory_total=host.memory_total, memory_used=used)
 
 
 def oom_kills() -> int:
@@ -105,7 +105,8 @@ def memory_available() -> int:
     return min(available, max(0, int(limit) - int(used) + cached))
 
 
-def _processor_name() -> str:
+def processor_name() -> str:
+    """The processor's own name for itself."""
     for line in _read(Path("/proc/cpuinfo")).splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

@@ -1,11 +1,11 @@
 """Runs side by side, and histories for others."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query
-from fastapi.responses import StreamingResponse
+from fastapi.responses import HTMLResponse, StreamingResponse
 
 from horizon_app.api.deps import CommasToo, RunIdPath, Station
 from horizon_app.contracts.comparison import Axis, Comparison
@@ -20,12 +20,14 @@ _FILE: dict[int | str, dict[str, Any]] = {
         "content": {
             "application/json": {"schema": {"type": "object"}},
             "text/csv": {"schema": {"type": "string"}},
+            "text/html": {"schema": {"type": "string"}},
         },
     }
 }
+_REPORT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/html": {"schema": {"type": "string"}}}}}
 
 
-@router.get("/compare", responses={422: {"model": Problem}})
+@router.get("/compare", response_model=Comparison, responses={422: {"model": Problem}, **_REPORT})
 def compare_runs(
     station: Station,
     ids: Annotated[
@@ -36,16 +38,25 @@ def compare_runs(
     ] = None,
     max_points: Annotated[int, Query(ge=3, le=10_000, description="most points of each series, about")] = 500,
     x: Annotated[Axis, Query(description="what the curves are drawn over")] = Axis.STEP,
-) -> Comparison:
+    form: Annotated[
+        Literal["json", "html"], Query(alias="format", description="html: one self-contained file")
+    ] = "json",
+) -> Any:
     """Curves of several runs over one axis, where their specs differ, and how each has done."""
-    return station.comparisons.compare(ids, keys, max_points=max_points, axis=x)
+    comparison = station.comparisons.compare(ids, keys, max_points=max_points, axis=x)
+    if form == "json":
+        return comparison
+    from horizon_app.control.reports.comparison_report import comparison_report
+
+    headers = {"Content-Disposition": content_disposition("comparison.html"), "Cache-Control": "no-store"}
+    return HTMLResponse(comparison_report(comparison), headers=headers)
 
 
 @router.get("/{run_id}/export", response_class=StreamingResponse, responses=_FILE)
 def export_history(
     run_id: RunIdPath, station: Station, form: Annotated[ExportFormat, Query(alias="format")] = ExportFormat.JSON
 ) -> StreamingResponse:
-    """Everything of a run: `json` with every point of every metric, `csv` with a row per optimizer step."""
+    """Everything of a run: `json` with every point, `csv` with a row per optimizer step, `html` as a report."""
     return _attachment(station.exports.export(run_id, form))
 
 

@@ -19,6 +19,14 @@ def software_checks() -> list[Check]:
     return [_python(), _torch(build, cards), _driver(build, cards)]
 
 
+def torch_version() -> str | None:
+    """The version of torch that is installed."""
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def torch_cuda() -> str | None:
     """The CUDA version that the installed torch was built for, for example 12.8; None for a build without."""
     found = util.find_spec("torch")
@@ -68,9 +76,8 @@ def _card(nvml: Any, index: int) -> str:
 
 def _torch(build: str | None, cards: _Cards) -> Check:
     threshold = "installed, and built for CUDA where there is a card"
-    try:
-        version = metadata.version("torch")
-    except metadata.PackageNotFoundError:
+    version = torch_version()
+    if version is None:
         fault = Verdict.PROBLEM, "install Horizon again: pip install ."
         return check("torch", "PyTorch", evidence="not installed", threshold=threshold, fault=fault)
     evidence = f"{version}, built for {f'CUDA {build}' if build else 'the CPU'}"

@@ -49,6 +49,15 @@ def test_export_is_an_attachment_named_after_the_run(client: TestClient, station
     assert unquote(disposition.rpartition("''")[2]) == "Läufe    neu   X  y.csv"
 
 
+def test_reports_are_files_in_html(client: TestClient, station: Workstation) -> None:
+    runs = [add_measured_run(station.database, {"train/loss": {1: 2.0}}) for _ in range(2)]
+    for path in (f"{runs[0]}/export?format=html", f"compare?ids={','.join(runs)}&format=html"):
+        answer = client.get(f"/api/v1/runs/{path}")
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        assert answer.headers["content-disposition"].startswith("attachment; ")
+        assert "</html>" in answer.text
+
+
 def test_export_as_json_is_the_default_and_holds_the_spec(client: TestClient, station: Workstation) -> None:
     run_id = add_measured_run(station.database, {"train/loss": {1: 2.0}}, spec={"model": {"path": "m"}})
     answer = client.get(f"/api/v1/runs/{run_id}/export")

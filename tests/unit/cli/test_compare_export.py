@@ -62,6 +62,14 @@ def test_compare_that_makes_no_sense_says_what_and_exits(
     assert (done.exit_code, text in done.stderr) == (code, True), done.stderr
 
 
+def test_compare_with_an_output_writes_a_report(home: Path, runs: list[str], tmp_path: Path) -> None:
+    target = tmp_path / "both.html"
+    done = invoke(home, "compare", *runs, "--output", target)
+    assert (done.exit_code, done.stdout) == (0, ""), done.stderr
+    assert target.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert invoke(home, "compare", *runs, "--output", tmp_path / "x", "--json").exit_code == 2
+
+
 def test_export_as_json_goes_to_standard_output_and_nothing_else_does(home: Path, runs: list[str]) -> None:
     done = invoke(home, "export", runs[0], "--format", "json")
     assert json.loads(done.stdout)["metrics"]["train/loss"] == {"x": [1, 2], "y": [2.0, 1.25]}

@@ -32,7 +32,7 @@ SURFACE = {
     "runs export": [
         "run_id", "--format", "--output/-o", "--model", "--dtype", "--checkpoint", "--shard-size", "--json", "--home",
     ],
-    "runs compare": ["run_ids", "--keys", "--max-points", "--x", "--json", "--home"],
+    "runs compare": ["run_ids", "--keys", "--max-points", "--x", "--output/-o", "--json", "--home"],
     "runs resume": ["run_id", "--set", "--json", "--home"],
     "runs queue": ["--json", "--home"],
     "runs start": ["run_id", "--json", "--home"],
