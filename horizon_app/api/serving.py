@@ -12,14 +12,21 @@ import uvicorn
 from horizon_app.api.app import create_app
 from horizon_app.api.listener import listen
 from horizon_app.api.systemd import notify
+from horizon_app.control.access import make_missing_token
 from horizon_app.control.errors import ServerRunning
 from horizon_app.control.server_file import find_server, forget_server
 from horizon_app.logs import log_server
 from horizon_app.settings import AppSettings
 
 
-def serve(settings: AppSettings, on_ready: Callable[[str], None] | None = None) -> None:
+def serve(
+    settings: AppSettings,
+    on_ready: Callable[[str], None] | None = None,
+    on_token: Callable[[str], None] | None = None,
+) -> None:
     """Serve until SIGINT or SIGTERM, at the second without waiting; `on_ready` gets the address once it answers.
+
+    `on_token` gets the token where the server needs one and it was made now: nothing else will ever tell it.
 
     Raises ServerRunning, PortTaken and CannotListen before anything is touched, StoreError for a database that can't be
     used.
@@ -28,6 +35,10 @@ def serve(settings: AppSettings, on_ready: Callable[[str], None] | None = None) 
     if other is not None:
         raise ServerRunning(home=str(settings.home), pid=other.pid, host=other.host, port=other.port)
     with contextlib.closing(listen(settings.host, settings.port)) as listener:
+        os.environ.pop("HORIZON_TOKEN", None)  # no worker and no other child of ours needs to know it
+        token = make_missing_token(settings)
+        if token is not None and on_token is not None:
+            on_token(token)
         bound = settings.model_copy(update={"port": listener.getsockname()[1]})
         with log_server(settings.log_format, settings.log_level, settings.log_file):
             asyncio.run(_serve(bound, listener, on_ready))

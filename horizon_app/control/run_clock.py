@@ -2,20 +2,10 @@
 
 import time
 from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
 
 from horizon_app.contracts.run_state import LIVE
+from horizon_app.control.process_watch import boot_id
 from horizon_app.store.runs import StoredRun
-
-
-@cache
-def boot_id() -> str:
-    """Which boot of this machine this is; empty where the system does not tell."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
 
 
 def since_boot_s() -> float:
@@ -27,7 +17,7 @@ def life_s(run: StoredRun) -> float:
     """Seconds since the run was last started; by the wall, at least 0, where the machine was booted since."""
     if run.started_at is None:
         return 0.0
-    if run.started_clock is not None and run.boot_id == boot_id():
+    if run.started_clock is not None and run.boot_id is not None and run.boot_id == boot_id():
         return max(0.0, since_boot_s() - run.started_clock)
     return max(0.0, (datetime.now(UTC) - run.started_at).total_seconds())
 

@@ -3,7 +3,20 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, DateTime, Float, ForeignKey, Index, MetaData, String, Text, TypeDecorator
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    Float,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    MetaData,
+    String,
+    Text,
+    TypeDecorator,
+    text,
+)
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -109,6 +122,10 @@ class RunTable(Base):
     idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
 
 
+TROUBLES = text("level IN ('warning', 'error')")
+"""What a query has to say, to the letter, to find warnings and errors by their index."""
+
+
 class EventTable(Base):
     """A run's stream: what happened, in order. `journal_seq` is the line of the worker's journal it came from."""
 
@@ -116,6 +133,7 @@ class EventTable(Base):
     __table_args__ = (
         Index("uq_events_run_id_journal_seq", "run_id", "journal_seq", unique=True),
         Index("ix_events_run_id_type_seq", "run_id", "type", "seq"),
+        Index("ix_events_run_id_seq_troubles", "run_id", "seq", sqlite_where=TROUBLES, postgresql_where=TROUBLES),
     )
 
     run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
@@ -139,6 +157,30 @@ class MetricTable(Base):
     step: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     value: Mapped[float | None] = mapped_column(Float)
     nonfinite: Mapped[str | None] = mapped_column(String(4))
+
+
+class MetricChunkTable(Base):
+    """Packed copies of the points of one metric in some hundred optimizer steps: see `store.metric_chunks`."""
+
+    __tablename__ = "metric_chunks"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(String(200), primary_key=True)
+    chunk: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    points: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class MetricExtremesTable(Base):
+    """The extremes within each of these chunks: `fine` of its finite values, `odd` those that are not finite."""
+
+    __tablename__ = "metric_extremes"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(String(200), primary_key=True)
+    chunk: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    fine: Mapped[bytes] = mapped_column(LargeBinary)
+    odd: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class SupersededMetricTable(Base):

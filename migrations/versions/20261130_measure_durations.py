@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "c3a86e0d51b7"
-down_revision = "5d0c7be1f2a4"
+down_revision = "c3f7a1e5d208"
 branch_labels = None
 depends_on = None
 

@@ -10,7 +10,7 @@ import psutil
 
 from horizon_app.contracts.checks import Check, Verdict
 from horizon_app.control.doctor.kernel import check, gib, told
-from horizon_app.control.machine import memory_available, memory_total, oom_kills
+from horizon_app.control.memory import memory_here, oom_kills
 
 _LEAST_BYTES = 4 << 30
 _LEAST_FREE_BYTES = 2 << 30
@@ -26,7 +26,8 @@ def memory_checks() -> list[Check]:
 
 
 def _memory() -> Check:
-    machine, total, free = int(psutil.virtual_memory().total), memory_total(), memory_available()
+    machine, memory = int(psutil.virtual_memory().total), memory_here()
+    total, free = memory.total_bytes, memory.available_bytes
     limit = f"limited to {gib(total)} by the control group, of {gib(machine)}" if total < machine else gib(total)
     fault = None
     if total < _LEAST_BYTES:
@@ -74,7 +75,7 @@ def _pinnable() -> Check:
     probed = _probe() if _has_card() else None
     if probed is not None:
         fault = None
-        if probed < memory_total() // 4:
+        if probed < memory_here().total_bytes // 4:
             fault = Verdict.WARNING, "raise the limit of locked memory (ulimit -l), or the container's memory"
         evidence = f"{gib(probed)} were pinned at once"
         return check("pinnable", title, evidence=evidence, threshold=threshold, fault=fault)
@@ -90,7 +91,7 @@ def _has_card() -> bool:
 
 def _probe() -> int | None:
     """Bytes that CUDA pinned at once; None where the probe came to no end."""
-    most = memory_available() // 2
+    most = memory_here().available_bytes // 2
     try:
         done = subprocess.run(
             [sys.executable, "-m", _PIN_PROBE, str(most)],

@@ -26,12 +26,15 @@ SURFACE = {
     "runs list": [
         "--state", "--tag", "--q", "--archived", "--all", "--sort", "--limit", "--cursor", "--json", "--home",
     ],
+    "runs watch": ["run_id", "--after", "--json", "--home"],
     "runs show": ["run_id", "--json", "--home"],
     "runs stop": ["run_id", "--save/--no-save", "--json", "--home"],
     "runs delete": ["run_id", "--yes/-y", "--pinned", "--json", "--home"],
     "runs export": [
         "run_id", "--format", "--output/-o", "--model", "--dtype", "--checkpoint", "--shard-size", "--json", "--home",
     ],
+    "runs pause": ["run_id", "--save/--no-save", "--json", "--home"],
+    "runs set": ["run_id", "changes", "--undo", "--if-version", "--wait", "--json", "--home"],
     "runs compare": ["run_ids", "--keys", "--max-points", "--x", "--output/-o", "--json", "--home"],
     "runs resume": ["run_id", "--set", "--json", "--home"],
     "runs queue": ["--json", "--home"],
@@ -44,6 +47,8 @@ SURFACE = {
     "runs checkpoint": ["run_id", "--json", "--home"],
     "runs checkpoints": ["run_id", "--json", "--home"],
     "runs pin": ["run_id", "step", "--off", "--json", "--home"],
+    "token new": ["--json", "--home"],
+    "token remove": ["--json", "--home"],
 }  # fmt: skip
 """Every verb with its arguments and options: scripts rely on these. Add freely, take away never."""
 

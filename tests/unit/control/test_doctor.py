@@ -10,6 +10,7 @@ import pytest
 from horizon_app.contracts.checks import Check, Verdict
 from horizon_app.control.doctor import limits, memory, processor, serving, software, storage
 from horizon_app.control.doctor.report import examine
+from horizon_app.control.memory import Memory
 from horizon_app.control.server_file import ServerClaim
 from horizon_app.settings import AppSettings
 from tests.support.stores import add_run, open_store
@@ -108,9 +109,15 @@ def test_driver_older_than_what_torch_was_built_for_is_a_problem() -> None:
     assert software._torch(None, cards).verdict is Verdict.WARNING
 
 
+def have_memory(monkeypatch: pytest.MonkeyPatch, *, total_gib: int, available_gib: int) -> None:
+    found = Memory(total_bytes=total_gib << 30, available_bytes=available_gib << 30, is_limited=True)
+    monkeypatch.setattr(memory, "memory_here", lambda: found)
+
+
 def test_memory_of_a_small_container_is_told_with_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "memory_total", lambda: 2 << 30)
-    monkeypatch.setattr(memory, "memory_available", lambda: 1 << 30)
+    monkeypatch.setattr(
+        memory, "memory_here", lambda: Memory(total_bytes=2 << 30, available_bytes=1 << 30, is_limited=True)
+    )
     check = memory._memory()
     assert check.verdict is Verdict.WARNING
     assert check.evidence.startswith("limited to 2.0 GiB by the control group, of ")
@@ -118,7 +125,9 @@ def test_memory_of_a_small_container_is_told_with_the_limit(monkeypatch: pytest.
 
 def test_pinnable_memory_on_a_card_is_what_the_probe_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_has_card", lambda: True)
-    monkeypatch.setattr(memory, "memory_total", lambda: 64 << 30)
+    monkeypatch.setattr(
+        memory, "memory_here", lambda: Memory(total_bytes=64 << 30, available_bytes=60 << 30, is_limited=False)
+    )
     monkeypatch.setattr(memory, "_probe", lambda: 4 << 30)
     few = memory._pinnable()
     assert (few.verdict, few.evidence) == (Verdict.WARNING, "4.0 GiB were pinned at once")

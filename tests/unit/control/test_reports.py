@@ -39,10 +39,11 @@ def report(database: Database, history: History, run_id: str) -> str:
     return b"".join(HistoryExports(database, history).export(run_id, ExportFormat.HTML).parts).decode()
 
 
+VOID = {"meta", "br", "line", "path"}
+
+
 class Tags(HTMLParser):
     """Tags and attributes of a document, and what was left open."""
-
-    VOID = {"meta", "br", "line", "path"}
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -54,7 +55,7 @@ class Tags(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes.update(name for name, _ in attrs)
-        if tag not in self.VOID:
+        if tag not in VOID:
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

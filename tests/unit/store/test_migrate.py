@@ -10,10 +10,11 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
-from horizon_app.contracts.events import LogWritten
+from horizon_app.contracts.events import LogWritten, metrics_event
 from horizon_app.store.database import Database
 from horizon_app.store.errors import DatabaseNewer
 from horizon_app.store.events import NewEvent, append_events
+from horizon_app.store.metrics import record_metrics
 from horizon_app.store.migrate import migrate, migrations_dir
 from horizon_app.store.tables import Base
 from tests.support.stores import add_run, open_store
@@ -55,6 +56,22 @@ def test_migrate_of_the_first_history_keeps_its_runs_and_events(tmp_path: Path) 
                 (run_id, None, "cuda:0", "{}")
             ]
             assert tx.execute(text("SELECT run_id, message FROM events")).all() == [(run_id, "hello")]
+
+
+def test_migrate_of_an_old_history_packs_its_metrics_as_if_they_were_recorded_now(tmp_path: Path) -> None:
+    with open_store(tmp_path) as database:
+        run_id = add_run(database)
+        curve = [metrics_event(step, {"a": 1.0 / step, "b": float("nan")}) for step in range(1, 2000)]
+        with database.write() as tx:
+            record_metrics(tx, run_id, curve)
+        tables = [Base.metadata.tables[name] for name in ("metrics", "metric_chunks", "metric_extremes")]
+        with database.read() as tx:
+            before = [tx.execute(table.select().order_by(*table.primary_key)).all() for table in tables]
+        assert [len(rows) for rows in before] == [2 * 1999, 2 * 3, 2 * 3]
+        to_revision(database, "5d0c7be1f2a4", command.downgrade)
+        migrate(database)
+        with database.read() as tx:
+            assert [tx.execute(table.select().order_by(*table.primary_key)).all() for table in tables] == before
 
 
 def test_migrate_of_a_database_from_a_newer_version_says_so(tmp_path: Path) -> None:
