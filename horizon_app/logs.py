@@ -18,6 +18,8 @@ LogFormat = Literal["human", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 FILE_BYTES = 10 << 20
 FILES_KEPT = 5
+_CHATTY = ("alembic.runtime.plugins", "httpx", "httpcore", "asyncio")
+"""What they log below a warning tells nobody anything; and httpx names whole addresses."""
 _about: ContextVar[str | None] = ContextVar("run_id", default=None)
 _ESCAPES = {number: f"\\x{number:02x}" for number in (*range(32), 127, *range(128, 160)) if number != 9}
 
@@ -73,6 +75,8 @@ def _attach(handler: logging.Handler, form: LogFormat, run_id: str | None) -> No
 
 def _set_level(level: LogLevel) -> None:
     logging.getLogger().setLevel(level.upper())
+    for chatty in _CHATTY:
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     logging.captureWarnings(True)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -17,6 +18,8 @@ from horizon_app.control.errors import ServerRunning
 from horizon_app.control.server_file import find_server, forget_server
 from horizon_app.logs import log_server
 from horizon_app.settings import AppSettings
+
+_log = logging.getLogger(__name__)
 
 
 def serve(
@@ -60,6 +63,7 @@ async def _serve(settings: AppSettings, listener: socket.socket, on_ready: Calla
         await server.listening.wait()
         if on_ready is not None and server.started:
             on_ready(_address(settings))
+        _log.info("serving %s at %s", settings.home, _address(settings))
         notify("READY=1")
         await serving
 
@@ -69,6 +73,7 @@ def _end(server: "_Server", number: int, settings: AppSettings) -> None:
     if server.should_exit:
         forget_server(settings.home)
         os._exit(128 + number)
+    _log.info("%s: ending; training goes on", signal.Signals(number).name)
     notify("STOPPING=1")
     server.handle_exit(number, None)
 

@@ -70,7 +70,7 @@ def detail_lines(detail: RunDetail, runs_dir: Path) -> list[str]:
             )
             if key in detail.metrics
         ]
-    started = detail.started_at.astimezone().strftime("%Y-%m-%d %H:%M:%S") if detail.started_at else "not yet"
+    started = detail.started_at.astimezone().strftime("%Y-%m-%d %H:%M:%S %z") if detail.started_at else "not yet"
     return [
         *lines,
         f"  model from   {detail.spec['model']['path']}",

@@ -22,6 +22,7 @@ class Clocks:
         self.wall = datetime(2026, 3, 1, 12, tzinfo=UTC)
         self.boot_s = 1000.0
         monkeypatch.setattr(run_clock.time, "clock_gettime", lambda _: self.boot_s)
+        monkeypatch.setattr(run_clock, "_wall", lambda: self.wall)
 
     def pass_by(self, seconds: float, *, wall: float | None = None) -> None:
         self.boot_s += seconds
@@ -72,11 +73,24 @@ def test_duration_is_that_of_all_lives_without_the_time_between(
         assert run_view(read(database, run_id)).duration_s == 60.0
 
 
+def test_duration_of_a_run_that_ended_while_nobody_looked_ends_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clocks = Clocks(monkeypatch)
+    with open_store(tmp_path) as database:
+        run_id = add_run(database)
+        enter(database, run_id, RunState.STARTING, clocks.wall)
+        clocks.pass_by(40.0)
+        ended_at = clocks.wall
+        clocks.pass_by(3600.0)
+        assert run_view(enter(database, run_id, RunState.FINISHED, ended_at)).duration_s == 40.0
+
+
 def test_duration_after_another_boot_is_never_below_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clocks = Clocks(monkeypatch)
     with open_store(tmp_path) as database:
         run_id = add_run(database)
-        enter(database, run_id, RunState.STARTING, datetime.now(UTC) + timedelta(hours=1))
+        enter(database, run_id, RunState.STARTING, clocks.wall + timedelta(hours=1))
         with database.write() as tx:
             update_run(tx, run_id, boot_id="another boot")
         clocks.boot_s = 3.0
