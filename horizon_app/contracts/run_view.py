@@ -35,6 +35,9 @@ class Run(_View):
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    duration_s: float | None = Field(
+        default=None, description="seconds that it has had a worker, over all its lives, on a clock that nobody sets"
+    )
     device: str | None
     model: ModelSummary
     step: int = Field(description="optimizer steps done")

@@ -15,12 +15,14 @@ from horizon_app.contracts.run_view import CheckpointsAnswer, LogAnswer, Run, Ru
 from horizon_app.control.archive import set_archived
 from horizon_app.control.checkpoints import set_pin
 from horizon_app.control.cloning import clone, paths_of
+from horizon_app.control.comparison import Comparisons
 from horizon_app.control.data_preview import data_problems
 from horizon_app.control.deletion import Deletion
 from horizon_app.control.dispatcher import Dispatcher
 from horizon_app.control.errors import RunNotLive
 from horizon_app.control.generators import Generators
 from horizon_app.control.history import History
+from horizon_app.control.history_export import HistoryExports
 from horizon_app.control.hub import Hub
 from horizon_app.control.knobs import Knobs
 from horizon_app.control.labels import label_problems
@@ -61,6 +63,8 @@ class Workstation:
         migrate(self.database)
         self.hub = Hub(self.database)
         self.history = History(self.database, self.settings)
+        self.comparisons = Comparisons(self.database, self.history)
+        self.exports = HistoryExports(self.database, self.history)
         self.pausing = Pausing(self.database, self.settings)
         self.knobs = Knobs(self.database, self.hub, self.settings)
         self.queue = Queue(self.database)

@@ -62,6 +62,9 @@ class StoredRun:
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    started_clock: float | None
+    ran_s: float
+    boot_id: str | None
     stop_asked_at: datetime | None
     device: str | None
     model_name: str
@@ -131,6 +134,7 @@ def insert_run(tx: Transaction, run: NewRun, *, queue_rank: float = 0.0) -> None
         "knobs_version": 0,
         "segment": 0,
         "queue_rank": queue_rank,
+        "ran_s": 0.0,
     }
     tx.execute(insert(_T), [{**values, **zero, "state": RunState.QUEUED.value, "updated_at": run.created_at}])
 
@@ -168,7 +172,7 @@ def live_runs(tx: Transaction) -> list[StoredRun]:
 
 
 def set_state(
-    tx: Transaction, run_id: str, old: Iterable[RunState], new: RunState, reason: str, **also: datetime | None
+    tx: Transaction, run_id: str, old: Iterable[RunState], new: RunState, reason: str, **also: object
 ) -> bool:
     """Compare and set: the state becomes `new` only where it is one of `old`. For the lifecycle alone."""
     query = (
