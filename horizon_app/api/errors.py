@@ -93,7 +93,8 @@ async def _known(_request: Request, error: Exception) -> Response:
     if isinstance(error, SpecRefused | DataRefused):
         return problem_response(status, name, title, str(error), error.errors)
     if isinstance(error, BadQuery):
-        return problem_response(status, name, title, str(error), [FieldProblem(field=error.field, message=str(error))])
+        wrong = FieldProblem(field=error.field, message=error.message, fix=error.fix)
+        return problem_response(status, name, title, str(error), [wrong])
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         _log.error("%s: %s", title, error)
     return problem_response(status, name, title, str(error))

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from horizon_app.contracts.filter_parse import parse_filter
 from horizon_app.contracts.frames import FRAME, Frame
 from horizon_app.contracts.residency import BlockLayout
+from horizon_app.contracts.run_filter import FilterRefused
 from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.run_view import (
     CheckpointsAnswer,
@@ -28,7 +30,7 @@ from horizon_app.store.checkpoints import checkpoints_of
 from horizon_app.store.database import Database, Transaction
 from horizon_app.store.events import event_at, events_after, log_lines
 from horizon_app.store.metrics import metric_keys, series
-from horizon_app.store.run_list import SORT_KEYS, BadCursor, RunFilter, list_runs
+from horizon_app.store.run_list import SORT_KEYS, BadCursor, RunFilter, is_sort_key, list_runs
 from horizon_app.store.runs import StoredRun, get_order, get_run, live_runs
 
 TIMELINE_TYPES = ("state", "event", "checkpoint", "sample")
@@ -47,16 +49,23 @@ class History:
         *,
         states: Sequence[RunState] = (),
         tag: str | None = None,
-        text: str | None = None,
+        q: str | None = None,
         sort: str = "-created_at",
         limit: int = 50,
         cursor: str | None = None,
     ) -> RunPage:
         """A page of the history. Raises BadQuery."""
         key = sort.removeprefix("-")
-        if key not in SORT_KEYS:
-            raise BadQuery(field="sort", message=f"{key[:40]!r} is no sort key; there are {', '.join(SORT_KEYS)}")
-        which = RunFilter(states=tuple(states), tag=tag, text=text, sort=key, descending=sort.startswith("-"))
+        if not is_sort_key(key):
+            keys = f"there are {', '.join(SORT_KEYS)}, and metrics such as eval/loss"
+            raise BadQuery(field="sort", message=f"{key[:40]!r} is no sort key; {keys}")
+        if tag is not None and "\0" in tag:
+            raise BadQuery(field="tag", message="holds a NUL character", fix="leave it out")
+        try:
+            matching = None if q is None else parse_filter(q)
+        except FilterRefused as error:
+            raise BadQuery(field="q", message=error.message, fix=error.fix) from error
+        which = RunFilter(states=tuple(states), tag=tag, matching=matching, sort=key, descending=sort.startswith("-"))
         try:
             with self._database.read() as tx:
                 page = list_runs(tx, which, limit=limit, cursor=cursor)

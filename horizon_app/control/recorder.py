@@ -125,6 +125,8 @@ class _Fold:
             self.changes["loss"] = loss
             before = self.changes.get("sparkline", self.run.sparkline)
             self.changes["sparkline"] = sparkline.add_point(before, event.step, loss)
+        if "eval/loss" in event.values:
+            self.changes["eval_loss"] = event.values["eval/loss"]
 
     def _fact(self, event: FactNoted, seq: int) -> None:
         if event.kind == "layout":

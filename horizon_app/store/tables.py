@@ -3,7 +3,19 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, DateTime, Float, ForeignKey, Index, MetaData, String, Text, TypeDecorator
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Text,
+    TypeDecorator,
+)
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -89,6 +101,7 @@ class RunTable(Base):
     step: Mapped[int] = mapped_column(BigInteger)
     total_steps: Mapped[int | None] = mapped_column(BigInteger)
     loss: Mapped[float | None] = mapped_column(Float)
+    eval_loss: Mapped[float | None] = mapped_column(Float)
     metrics: Mapped[dict[str, float | None]] = mapped_column(_Json)
     sparkline: Mapped[dict[str, Any]] = mapped_column(_Json)
     plan: Mapped[dict[str, Any] | None] = mapped_column(_Json)
@@ -104,6 +117,27 @@ class RunTable(Base):
     process_start: Mapped[float | None] = mapped_column(Float)
     boot_id: Mapped[str | None] = mapped_column(String(40))
     idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
+
+
+RUN_TEXT_INDEX = "run_text_index"
+"""SQLite's full-text index over `run_texts`, kept in step by triggers; made by a migration, since no ORM knows it."""
+
+
+class RunTextTable(Base):
+    """What of a run is searched for words, in lower case; of the spec its texts, a line each."""
+
+    __tablename__ = "run_texts"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), unique=True)
+    run: Mapped[str] = mapped_column(Text)
+    name: Mapped[str] = mapped_column(Text)
+    tags: Mapped[str] = mapped_column(Text)
+    model: Mapped[str] = mapped_column(Text)
+    architecture: Mapped[str] = mapped_column(Text)
+    device: Mapped[str] = mapped_column(Text)
+    notes: Mapped[str] = mapped_column(Text)  # what may be long comes last: the others are read without it
+    spec: Mapped[str] = mapped_column(Text)
 
 
 class EventTable(Base):

@@ -51,7 +51,7 @@ def test_every_route_answers_a_wrong_method_with_405(app: FastAPI, client: TestC
         problem(client.put(path.replace("{run_id}", NO_RUN), json={}), 405)
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=501", "state=gone", "sort=size", "cursor=x"])
+@pytest.mark.parametrize("query", ["limit=0", "limit=501", "state=gone", "sort=size", "cursor=x", "tag=%00"])
 def test_list_with_a_bad_question_names_the_field(client: TestClient, query: str) -> None:
     found = problem(client.get(f"/api/v1/runs?{query}"), 422)
     assert found.errors[0].field.startswith(query.partition("=")[0])

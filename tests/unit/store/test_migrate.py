@@ -15,7 +15,7 @@ from horizon_app.store.database import Database
 from horizon_app.store.errors import DatabaseNewer
 from horizon_app.store.events import NewEvent, append_events
 from horizon_app.store.migrate import migrate, migrations_dir
-from horizon_app.store.tables import Base
+from horizon_app.store.tables import RUN_TEXT_INDEX, Base
 from tests.support.stores import add_run, open_store
 
 
@@ -27,9 +27,15 @@ def to_revision(database: Database, revision: str, way: Callable[[Config, str], 
         way(config, revision)
 
 
+def is_of_the_models(name: str | None, kind: str, _parents: object) -> bool:
+    """All but SQLite's full-text index, which it keeps in tables of its own."""
+    return kind != "table" or name is None or not name.startswith(RUN_TEXT_INDEX)
+
+
 def test_models_and_head_agree(tmp_path: Path) -> None:
     with open_store(tmp_path) as database, database.read() as tx:
-        assert compare_metadata(MigrationContext.configure(tx, opts={"compare_type": True}), Base.metadata) == []
+        options = {"compare_type": True, "include_name": is_of_the_models}
+        assert compare_metadata(MigrationContext.configure(tx, opts=options), Base.metadata) == []
 
 
 def test_migrate_again_keeps_everything(tmp_path: Path) -> None:
