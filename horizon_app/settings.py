@@ -22,6 +22,9 @@ class AppSettings(BaseSettings):
     host: str = Field(default="127.0.0.1", description="address that the server binds")
     port: int = Field(default=8321, ge=0, le=65535, description="port that the server binds; 0 takes a free one")
     database_url: str | None = Field(default=None, description="SQLAlchemy URL in place of HOME/horizon.db")
+    database_wait_s: float = Field(
+        default=30.0, gt=0, description="seconds a write waits for others that hold the database"
+    )
     folders: Annotated[tuple[Path, ...], NoDecode] = Field(
         default=(), description="folders beside the home folder that models and data may come from, as in PATH"
     )

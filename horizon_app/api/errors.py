@@ -30,7 +30,7 @@ from horizon_app.control.errors import (
     TextNotWritten,
     WorkerStillThere,
 )
-from horizon_app.store.errors import DatabaseBusy
+from horizon_app.store.errors import DatabaseBusy, DatabaseDamaged, DatabaseUnavailable
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +54,8 @@ _TABLE: dict[type[Exception], tuple[int, str, str]] = {
     PreviewFailed: (503, "preview-failed", "The data could not be looked at"),
     ExampleFailed: (500, "example-failed", "The example could not be written"),
     DatabaseBusy: (503, "database-busy", "The database is held by another process"),
+    DatabaseDamaged: (503, "database-damaged", "The database is damaged"),
+    DatabaseUnavailable: (503, "database-unavailable", "The database can't be used"),
     ControlError: (500, "control-error", "It did not work"),
 }
 """Exception -> status, stable name, title. The nearest class in its ancestry counts."""

@@ -17,7 +17,7 @@ from horizon_app.store.runs import RUN_COLUMNS, StoredRun, stored_run
 from horizon_app.store.tables import RunTable
 
 _T = RunTable
-_LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
+_LONG_AGO = datetime(1900, 1, 1, tzinfo=UTC)
 _LOWEST = -1.0e308
 _SORTS: dict[str, tuple[Any, Any]] = {
     "created_at": (_T.created_at, _LONG_AGO),

@@ -4,10 +4,11 @@ import string
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
@@ -201,10 +202,10 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(item)
 
 
-@pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Database, dict[str, Stored]]]:
+@pytest.fixture
+def history(tmp_path: Path, any_database: str) -> Iterator[tuple[Database, dict[str, Stored]]]:
     """A dozen runs of all kinds, and the same as a plain loop sees them."""
-    with open_store(tmp_path_factory.mktemp("filters")) as database:
+    with open_store(tmp_path) as database:
         yield database, dict(stored(database, number) for number in range(14))
 
 
@@ -243,7 +244,7 @@ def stored(database: Database, number: int) -> tuple[str, Stored]:
     return run_id, Stored(texts, tags, pick(states).value, numbers, times, spec)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(filters)
 def test_filter_in_the_database_finds_what_a_plain_loop_finds(
     history: tuple[Database, dict[str, Stored]], filter_: Filter

@@ -109,7 +109,7 @@ def test_error_nobody_foresaw_is_a_500_without_its_inside(
 
 def test_database_held_by_others_is_a_503(app: FastAPI, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise DatabaseBusy(where="x")
+        raise DatabaseBusy(where="x", waited_s=30.0)
 
     monkeypatch.setattr(app.state.workstation.history, "runs", fail)
     assert problem(client.get("/api/v1/runs"), 503).type == "horizon:database-busy"

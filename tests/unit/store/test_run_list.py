@@ -17,6 +17,8 @@ from horizon_app.store.run_list import SORT_KEYS, BadCursor, RunFilter, StoredPa
 from horizon_app.store.runs import delete_run, insert_run, update_run
 from tests.support.stores import add_run, new_run, open_store
 
+pytestmark = pytest.mark.usefixtures("any_database")
+
 
 def page(
     database: Database, which: RunFilter | None = None, *, limit: int = 50, cursor: str | None = None
