@@ -66,7 +66,13 @@ check: setup-dev
 
 test: check
 	@$(UI) npm test
+ifneq ($(PYTEST),)
 	@$(PY) -m pytest $(PYTEST)
+else
+	@# As many tests side by side as there are cores, each computing on one; then the browser alone, which has deadlines.
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --dist worksteal -m "not e2e"
+	@$(PY) -m pytest -m e2e
+endif
 
 bench: setup-dev
 	@$(PY) -m tests.bench $(BENCH)

@@ -11,7 +11,7 @@ import horizon_app
 from horizon_app.api import stream
 from horizon_app.api.docs import install_docs
 from horizon_app.api.errors import install_error_handlers
-from horizon_app.api.routes import machine, models, records, runs
+from horizon_app.api.routes import archive, knobs, machine, models, queue, records, runs
 from horizon_app.api.security import Guard
 from horizon_app.api.static import install_ui
 from horizon_app.contracts.problems import Problem
@@ -54,7 +54,16 @@ def create_app(settings: AppSettings) -> FastAPI:
     )
     install_error_handlers(app)
     api = APIRouter(prefix=API)
-    for part in (runs.router, records.router, models.router, machine.router, stream.router):
+    for part in (
+        runs.router,
+        queue.router,
+        archive.router,
+        knobs.router,
+        records.router,
+        models.router,
+        machine.router,
+        stream.router,
+    ):
         api.include_router(part)
     app.include_router(api)
     install_docs(app)

@@ -2,10 +2,11 @@
 
 from typing import Annotated, cast
 
-from fastapi import Depends, Path
+from fastapi import Depends, Header, Path
 from pydantic import BeforeValidator
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, Request
 
+from horizon_app.contracts.events import SERVER, WORKER
 from horizon_app.contracts.ids import RUN_ID_PATTERN
 from horizon_app.control.history import History
 from horizon_app.control.workstation import Workstation
@@ -19,8 +20,23 @@ def _history(connection: HTTPConnection) -> History:
     return connection.app.state.workstation.history
 
 
+def _who(
+    request: Request,
+    horizon_client: Annotated[
+        str | None,
+        Header(max_length=40, pattern=r"^[A-Za-z][A-Za-z0-9 ._-]*$", description="what the client is called"),
+    ] = None,
+) -> str:
+    """Who asks, for a run's events; not proof of anything."""
+    if horizon_client is not None and horizon_client.lower() not in (SERVER, WORKER):
+        return horizon_client
+    return "browser" if "sec-fetch-site" in request.headers or "origin" in request.headers else "api"
+
+
 Station = Annotated[Workstation, Depends(_workstation)]
 Past = Annotated[History, Depends(_history)]
+Who = Annotated[str, Depends(_who)]
+"""Who asks: browser, api, or what the client calls itself in the header `Horizon-Client`."""
 RunIdPath = Annotated[str, Path(description="run id", json_schema_extra={"pattern": RUN_ID_PATTERN})]
 
 

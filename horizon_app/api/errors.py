@@ -14,6 +14,7 @@ from horizon_app.contracts.problems import FieldProblem, Problem, SpecRefused
 from horizon_app.control.errors import (
     BadQuery,
     CheckpointNotFound,
+    CheckpointPinned,
     ControlError,
     DataRefused,
     ExampleFailed,
@@ -21,8 +22,15 @@ from horizon_app.control.errors import (
     GeneratorBusy,
     GeneratorFailed,
     IllegalTransition,
+    KeyReused,
+    KnobError,
+    KnobsChangedSince,
+    KnobsRefused,
+    NeedsRestart,
     NothingRecorded,
     NothingToResume,
+    NothingToUndo,
+    NotQueued,
     PreviewFailed,
     RunIsLive,
     RunNotFound,
@@ -37,11 +45,18 @@ _log = logging.getLogger(__name__)
 _TABLE: dict[type[Exception], tuple[int, str, str]] = {
     SpecRefused: (422, "spec-refused", "The spec can't run"),
     RequestValidationError: (422, "request-invalid", "The request is not of the right shape"),
+    KnobsRefused: (422, "knobs-refused", "The knobs can't be changed to this"),
+    NeedsRestart: (409, "needs-restart", "This can't change while the run runs"),
+    KnobsChangedSince: (412, "knobs-changed", "The knobs were changed by somebody else"),
+    NothingToUndo: (409, "nothing-to-undo", "There is no change to take back"),
     BadQuery: (422, "query-invalid", "The question makes no sense"),
     RunNotFound: (404, "run-not-found", "No such run"),
     NothingRecorded: (404, "nothing-recorded", "Nothing recorded yet"),
     RunIsLive: (409, "run-is-live", "The run is live"),
     RunNotLive: (409, "run-not-live", "The run is not live"),
+    KeyReused: (422, "key-reused", "The key belongs to another run"),
+    CheckpointPinned: (409, "checkpoint-pinned", "A checkpoint is pinned"),
+    NotQueued: (409, "run-not-queued", "The run waits in no queue"),
     NothingToResume: (409, "nothing-to-resume", "There is nothing left to do"),
     WorkerStillThere: (409, "worker-still-there", "The run's worker has not gone yet"),
     CheckpointNotFound: (404, "checkpoint-not-found", "No such checkpoint"),
@@ -92,7 +107,7 @@ async def _known(_request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         errors = [_field_problem(dict(one)) for one in error.errors()]
         return problem_response(status, name, title, "; ".join(f"{e.field}: {e.message}" for e in errors), errors)
-    if isinstance(error, SpecRefused | DataRefused):
+    if isinstance(error, SpecRefused | DataRefused | CheckpointPinned | KnobError):
         return problem_response(status, name, title, str(error), error.errors)
     if isinstance(error, BadQuery):
         wrong = FieldProblem(field=error.field, message=error.message, fix=error.fix)

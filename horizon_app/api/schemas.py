@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from horizon_app.contracts.frames import Frame
 from horizon_app.contracts.generation import TextAsked
@@ -29,10 +29,40 @@ class ResumeBody(_Body):
     )
 
 
+class MoveBody(_Body):
+    """The new place of a queued run: exactly one of the two."""
+
+    before: str | None = Field(default=None, description="the queued run to stand right before; null: behind all")
+    position: int | None = Field(default=None, ge=1, description="place in the queue of its device, from 1")
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> "MoveBody":
+        if ("before" in self.model_fields_set) == (self.position is not None):
+            raise ValueError('name the new place in one way: {"before": id}, {"before": null} or {"position": 1}')
+        return self
+
+
+class CloneBody(_Body):
+    """What is to be different in the new run."""
+
+    set: dict[str, Any] = Field(
+        default_factory=dict[str, Any],
+        description='new values of the spec by dotted key, for example {"training.learning_rate": 1e-4}',
+    )
+    name: str | None = Field(default=None, description="the new run's name; that of the spec where left out")
+    start: bool = Field(default=True, description="false keeps the run from starting until it is released")
+
+
 class StopBody(_Body):
     """How a run is stopped."""
 
     save: bool = Field(default=True, description="write a checkpoint of the last step before stopping")
+
+
+class UndoBody(_Body):
+    """Which change of a knob is taken back."""
+
+    number: int | None = Field(default=None, ge=1, description="the newest that was not taken back, where left out")
 
 
 class EditBody(_Body):

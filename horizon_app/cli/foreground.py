@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from horizon_app.cli.run_progress import RunProgress
+from horizon_app.contracts.events import COMMAND_LINE
 from horizon_app.contracts.run_state import LIVE
 from horizon_app.contracts.run_view import Run, RunDetail
 from horizon_app.control.errors import RunNotLive
@@ -29,12 +30,16 @@ class ForegroundRun:
 
     async def train(self, document: Any, base_dir: Path) -> RunDetail:
         """Submit a spec and stay with the run until it has ended. Raises SpecRefused or ControlError."""
-        return await self._stay_with(lambda: self._station.submit(document, base_dir=base_dir), after=0)
+        return await self._stay_with(
+            lambda: self._station.submit(document, base_dir=base_dir, who=COMMAND_LINE), after=0
+        )
 
     async def resume(self, run_id: str, changes: Mapping[str, Any]) -> RunDetail:
         """Queue an ended run again and stay with it until it has ended again. Raises SpecRefused or ControlError."""
         before = self._station.run(run_id).last_seq
-        return await self._stay_with(lambda: self._station.resume(run_id, changes, by_client=False), after=before)
+        return await self._stay_with(
+            lambda: self._station.resume(run_id, changes, by_client=False, who=COMMAND_LINE), after=before
+        )
 
     async def _stay_with(self, queue: Callable[[], Run], after: int) -> RunDetail:
         loop = asyncio.get_running_loop()
@@ -61,7 +66,7 @@ class ForegroundRun:
     def _stop(self, run_id: str) -> None:
         self._progress.say("stopping at the next optimizer step, then saving; Ctrl-C again ends it at once, unsaved")
         with contextlib.suppress(RunNotLive):  # it ended by itself in this very moment
-            self._station.stop(run_id, save=True)
+            self._station.stop(run_id, save=True, who=COMMAND_LINE)
 
     def _kill(self, run_id: str) -> None:
         """End the worker's whole group; the supervision then finds it gone and ends the run."""

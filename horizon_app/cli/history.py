@@ -3,15 +3,14 @@
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import quote
 
-import httpx
-
-from horizon_app.cli.refusals import CommandFailed
+from horizon_app.cli.local_server import find_horizon, server_refusals
+from horizon_app.client import Horizon
+from horizon_app.contracts.events import COMMAND_LINE
 from horizon_app.contracts.run_state import RunState
-from horizon_app.contracts.run_view import CheckpointsAnswer, Run, RunDetail, RunPage
-from horizon_app.control.server_file import find_server
+from horizon_app.contracts.run_view import CheckpointsAnswer, Freed, QueueAnswer, Run, RunDetail, RunPage
 from horizon_app.settings import AppSettings
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ class RunQuery:
     state: RunState | None = None
     tag: str | None = None
     q: str | None = None
+    archived: Literal["true", "all"] | None = None
     sort: str = "-created_at"
     limit: int = 50
     cursor: str | None = None
@@ -36,7 +36,7 @@ class RunQuery:
 
 
 class History(Protocol):
-    """What the `runs` verbs need. Every method raises CommandFailed or ControlError with a text ready to print."""
+    """What the `runs` verbs need. Every method raises HorizonError or ControlError with a text ready to print."""
 
     def list(self, query: RunQuery) -> RunPage:
         """A page of the history."""
@@ -50,8 +50,32 @@ class History(Protocol):
         """Stop a live run at its next optimizer step."""
         ...
 
-    def delete(self, run_id: str) -> int:
-        """Delete a run that has ended; gives the bytes freed."""
+    def delete(self, run_id: str, *, pinned_too: bool) -> Freed:
+        """Delete a run that is not live; unless `pinned_too`, only where none of its checkpoints is pinned."""
+        ...
+
+    def queue(self) -> QueueAnswer:
+        """What each device does and what waits for it."""
+        ...
+
+    def start(self, run_id: str) -> Run:
+        """Let a held run start when its turn comes."""
+        ...
+
+    def hold(self, run_id: str) -> Run:
+        """Keep a queued run from starting."""
+        ...
+
+    def move(self, run_id: str, place: Mapping[str, Any]) -> Run:
+        """Give a queued run another place: `before` another run (None: behind all), or a `position`."""
+        ...
+
+    def clone(self, run_id: str, changes: Mapping[str, Any], *, name: str | None, start: bool) -> RunDetail:
+        """Submit the spec of a run again, with changes by dotted key."""
+        ...
+
+    def archive(self, run_id: str, *, archived: bool) -> Run:
+        """Put an ended run away, or take it back."""
         ...
 
     def resume(self, run_id: str, changes: Mapping[str, Any]) -> Run:
@@ -81,7 +105,13 @@ class StationHistory:
         """A page of the history."""
         states = [] if query.state is None else [query.state]
         return self._station.runs(
-            state=states, tag=query.tag, q=query.q, sort=query.sort, limit=query.limit, cursor=query.cursor
+            state=states,
+            tag=query.tag,
+            q=query.q,
+            archived=query.archived or "false",
+            sort=query.sort,
+            limit=query.limit,
+            cursor=query.cursor,
         )
 
     def show(self, run_id: str) -> RunDetail:
@@ -90,15 +120,39 @@ class StationHistory:
 
     def stop(self, run_id: str, *, save: bool) -> Run:
         """Stop a live run."""
-        return self._station.stop(run_id, save=save)
+        return self._station.stop(run_id, save=save, who=COMMAND_LINE)
 
-    def delete(self, run_id: str) -> int:
-        """Delete a run that has ended."""
-        return self._station.delete(run_id)
+    def delete(self, run_id: str, *, pinned_too: bool) -> Freed:
+        """Delete a run that is not live."""
+        return self._station.deletion.delete(run_id, pinned_too=pinned_too)
+
+    def queue(self) -> QueueAnswer:
+        """What each device does and what waits for it."""
+        return self._station.queue.overview()
+
+    def start(self, run_id: str) -> Run:
+        """Let a held run start with the next server."""
+        return self._station.queue.start(run_id, who=COMMAND_LINE)
+
+    def hold(self, run_id: str) -> Run:
+        """Keep a queued run from starting."""
+        return self._station.queue.hold(run_id, who=COMMAND_LINE)
+
+    def move(self, run_id: str, place: Mapping[str, Any]) -> Run:
+        """Give a queued run another place."""
+        return self._station.queue.move(run_id, **place, who=COMMAND_LINE)
+
+    def clone(self, run_id: str, changes: Mapping[str, Any], *, name: str | None, start: bool) -> RunDetail:
+        """Submit the spec of a run again: it starts with the next server."""
+        return self._station.clone(run_id, changes, name=name, start=start, by_client=False, who=COMMAND_LINE)
+
+    def archive(self, run_id: str, *, archived: bool) -> Run:
+        """Put an ended run away, or take it back."""
+        return self._station.archive(run_id, archived=archived, who=COMMAND_LINE)
 
     def resume(self, run_id: str, changes: Mapping[str, Any]) -> Run:
         """Queue an ended run again: it starts with the next server, or the next `horizon run`."""
-        return self._station.resume(run_id, changes, by_client=False)
+        return self._station.resume(run_id, changes, by_client=False, who=COMMAND_LINE)
 
     def save_checkpoint(self, run_id: str) -> Run:
         """Ask a live run for a checkpoint."""
@@ -114,10 +168,10 @@ class StationHistory:
 
 
 class ServerHistory:
-    """The history through the REST API of a running server."""
+    """The history through the REST API of a running server. Every method raises HorizonError."""
 
-    def __init__(self, client: httpx.Client) -> None:
-        self._client = client
+    def __init__(self, server: Horizon) -> None:
+        self._server = server
 
     def list(self, query: RunQuery) -> RunPage:
         """A page of the history."""
@@ -131,9 +185,35 @@ class ServerHistory:
         """Stop a live run."""
         return Run.model_validate(self._call("POST", f"{_of(run_id)}/stop", json={"save": save}))
 
-    def delete(self, run_id: str) -> int:
-        """Delete a run that has ended."""
-        return int(self._call("DELETE", _of(run_id))["freed_bytes"])
+    def delete(self, run_id: str, *, pinned_too: bool) -> Freed:
+        """Delete a run that is not live."""
+        params = {"pinned": "delete"} if pinned_too else {}
+        return Freed.model_validate(self._call("DELETE", _of(run_id), params=params))
+
+    def queue(self) -> QueueAnswer:
+        """What each device does and what waits for it."""
+        return QueueAnswer.model_validate(self._call("GET", "/queue"))
+
+    def start(self, run_id: str) -> Run:
+        """Let a held run start when its turn comes."""
+        return Run.model_validate(self._call("POST", f"{_of(run_id)}/start"))
+
+    def hold(self, run_id: str) -> Run:
+        """Keep a queued run from starting."""
+        return Run.model_validate(self._call("POST", f"{_of(run_id)}/hold"))
+
+    def move(self, run_id: str, place: Mapping[str, Any]) -> Run:
+        """Give a queued run another place."""
+        return Run.model_validate(self._call("POST", f"{_of(run_id)}/move", json=dict(place)))
+
+    def clone(self, run_id: str, changes: Mapping[str, Any], *, name: str | None, start: bool) -> RunDetail:
+        """Submit the spec of a run again, with changes by dotted key."""
+        body = {"set": dict(changes), "name": name, "start": start}
+        return RunDetail.model_validate(self._call("POST", f"{_of(run_id)}/clone", json=body))
+
+    def archive(self, run_id: str, *, archived: bool) -> Run:
+        """Put an ended run away, or take it back."""
+        return Run.model_validate(self._call("POST", f"{_of(run_id)}/{'archive' if archived else 'unarchive'}"))
 
     def resume(self, run_id: str, changes: Mapping[str, Any]) -> Run:
         """Queue an ended run again."""
@@ -153,13 +233,7 @@ class ServerHistory:
         return CheckpointsAnswer.model_validate(answer)
 
     def _call(self, method: str, path: str, **request: Any) -> dict[str, Any]:
-        try:
-            answer = self._client.request(method, path, **request)
-        except httpx.HTTPError as error:
-            raise CommandFailed(f"the server at {self._client.base_url} does not answer: {error}") from error
-        if answer.is_error:
-            raise CommandFailed(_problem_text(answer))
-        return answer.json()
+        return self._server.call(method, path, **request)
 
 
 def _of(run_id: str) -> str:
@@ -169,27 +243,13 @@ def _of(run_id: str) -> str:
 @contextmanager
 def open_history(settings: AppSettings) -> Generator[History]:
     """The history of a home folder, by whichever way there is."""
-    server = find_server(settings.home)
+    server = find_horizon(settings)
     if server is not None:
-        with httpx.Client(base_url=server_url(server.host, server.port) + "/api/v1", timeout=30.0) as client:
-            yield ServerHistory(client)
+        with server_refusals(), server:
+            yield ServerHistory(server)
         return
     from horizon_app.control.workstation import Workstation
 
     with Workstation(settings) as station:
         station.catch_up()
         yield StationHistory(station)
-
-
-def server_url(host: str, port: int) -> str:
-    """Where a server that bound `host` is reached from this machine."""
-    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
-    return f"http://{f'[{reached}]' if ':' in reached else reached}:{port}"
-
-
-def _problem_text(answer: httpx.Response) -> str:
-    try:
-        problem = answer.json()
-        return str(problem.get("detail") or problem["title"])
-    except (ValueError, KeyError, AttributeError):
-        return f"the server answered {answer.status_code} {answer.reason_phrase}"

@@ -5,11 +5,13 @@ from typing import Annotated
 import typer
 
 from horizon_app import __version__
+from horizon_app.cli.archive import archive_run, clone_run, unarchive_run
 from horizon_app.cli.chat import chat
 from horizon_app.cli.checkpoints import list_checkpoints, pin_checkpoint, resume_run, save_checkpoint
 from horizon_app.cli.data import data_app
 from horizon_app.cli.example import example
 from horizon_app.cli.model import model_app
+from horizon_app.cli.queue import hold_run, move_run, show_queue, start_run
 from horizon_app.cli.run import run
 from horizon_app.cli.runs import runs_app
 from horizon_app.cli.serve import serve
@@ -44,6 +46,13 @@ app.command()(example)
 app.command()(run)
 app.command()(chat)
 runs_app.command("resume")(resume_run)
+runs_app.command("queue")(show_queue)
+runs_app.command("start")(start_run)
+runs_app.command("hold")(hold_run)
+runs_app.command("move")(move_run)
+runs_app.command("clone")(clone_run)
+runs_app.command("archive")(archive_run)
+runs_app.command("unarchive")(unarchive_run)
 runs_app.command("checkpoint")(save_checkpoint)
 runs_app.command("checkpoints")(list_checkpoints)
 runs_app.command("pin")(pin_checkpoint)

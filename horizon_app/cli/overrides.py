@@ -2,12 +2,13 @@
 
 import copy
 import dataclasses
-from typing import Any, cast
+from typing import Any
 
 import yaml
 
 from horizon_app.cli.spec_file import KeyPath, SpecSource, parse_value
 from horizon_app.contracts.problems import FieldProblem, SpecRefused
+from horizon_app.control.spec_changes import lay_over
 
 
 def apply_overrides(source: SpecSource, settings: list[str]) -> SpecSource:
@@ -22,7 +23,7 @@ def apply_overrides(source: SpecSource, settings: list[str]) -> SpecSource:
     for setting in settings:
         try:
             path, value = _split(setting)
-            document = _lay_over(document, path, value)
+            document = lay_over(document, path, value)
             overrides[path] = f"--set {setting}"
         except ValueError as error:
             problems.append(_problem(setting, error))
@@ -59,18 +60,3 @@ def _split(setting: str) -> tuple[KeyPath, Any]:
         return path, parse_value(text)
     except yaml.YAMLError as error:
         raise ValueError(f"the value is not YAML: {' '.join(str(error).split())}") from error
-
-
-def _lay_over(document: Any, path: KeyPath, value: Any) -> Any:
-    document = {} if document is None else document
-    here = document
-    for depth, key in enumerate(path):
-        if not isinstance(here, dict):
-            raise ValueError(f"{'.'.join(path[:depth]) or 'the spec'} has no keys of its own")
-        table = cast("dict[str, Any]", here)
-        if depth == len(path) - 1:
-            table[key] = value
-        elif table.get(key) is None:
-            table[key] = {}
-        here = table[key]
-    return document

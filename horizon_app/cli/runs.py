@@ -19,6 +19,8 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN_ID")]
 StateOption = Annotated[str | None, typer.Option("--state", help="Only runs in this state.")]
 TagOption = Annotated[str | None, typer.Option("--tag", help="Only runs with this tag.")]
 TextOption = Annotated[str | None, typer.Option("--q", help="A filter: words, field:word, comparisons, and, or, not.")]
+ArchivedOption = Annotated[bool, typer.Option("--archived", help="Only archived runs.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Archived runs too.")]
 SortOption = Annotated[
     str, typer.Option("--sort", help="Field or metric to sort by; a minus before it sorts downwards.")
 ]
@@ -32,14 +34,17 @@ DtypeOption = Annotated[
 ]
 CheckpointOption = Annotated[int | None, typer.Option("--checkpoint", metavar="STEP", help="The newest unless set.")]
 ShardOption = Annotated[str, typer.Option("--shard-size", help="Largest safetensors file, for example 2GiB.")]
+PinnedOption = Annotated[bool, typer.Option("--pinned", help="Even where checkpoints of it are pinned.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @runs_app.command("list")
-def list_runs(
+def list_runs(  # noqa: PLR0913 - each is an option of the command line
     state: StateOption = None,
     tag: TagOption = None,
     q: TextOption = None,
+    archived: ArchivedOption = False,
+    all_runs: AllOption = False,
     sort: SortOption = "-created_at",
     limit: LimitOption = 50,
     cursor: CursorOption = None,
@@ -49,7 +54,8 @@ def list_runs(
     """List runs, the newest first."""
     from horizon_app.cli.history import RunQuery, open_history
 
-    query = RunQuery(state=_state(state), tag=tag, q=q, sort=sort, limit=limit, cursor=cursor)
+    put_away = "all" if all_runs else "true" if archived else None
+    query = RunQuery(state=_state(state), tag=tag, q=q, archived=put_away, sort=sort, limit=limit, cursor=cursor)
     with exit_codes(), open_history(make_settings(home=home)) as history:
         page = history.list(query)
     if as_json:
@@ -93,9 +99,10 @@ def stop_run(
 
 @runs_app.command("delete")
 def delete_run(
-    run_id: RunArgument, yes: YesOption = False, as_json: JsonOption = False, home: HomeOption = None
-) -> None:
-    """Delete a run that has ended, with its checkpoints."""
+    run_id: RunArgument, yes: YesOption = False, pinned: PinnedOption = False, as_json: JsonOption = False,
+    home: HomeOption = None,
+) -> None:  # fmt: skip
+    """Delete a run that is not live, with its checkpoints."""
     from horizon_app.cli.history import open_history
     from horizon_app.cli.quantities import show_bytes
 
@@ -103,13 +110,17 @@ def delete_run(
         # Asked only where somebody can answer: a script that names the run has decided.
         if not yes and sys.stdin.isatty():
             detail = history.show(run_id)
-            saved = f"{len(detail.checkpoints)} checkpoints"
+            kept = sum(one.pinned for one in detail.checkpoints)
+            saved = f"{len(detail.checkpoints)} checkpoints{f', {kept} of them pinned' if kept else ''}"
             typer.confirm(f"Delete {detail.id} ({detail.name}, {detail.state.value}, {saved})?", abort=True, err=True)
-        freed = history.delete(run_id)
+            pinned = True  # who says yes to that has been told of them
+        freed = history.delete(run_id, pinned_too=pinned)
     if as_json:
-        print_json({"id": run_id, "freed_bytes": freed})
+        print_json({"id": run_id, **freed.model_dump(mode="json")})
     else:
-        sys.stdout.write(f"{run_id} deleted, {show_bytes(freed)} freed\n")
+        sys.stdout.write(f"{run_id} deleted, {show_bytes(freed.freed_bytes)} freed\n")
+    if freed.left_bytes:
+        say(f"{show_bytes(freed.left_bytes)} could not be removed and stay in {freed.left_in}")
 
 
 @runs_app.command("export")

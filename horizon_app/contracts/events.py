@@ -6,7 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from horizon_app.contracts.knobs import Knob, KnobStatus, KnobValue
 from horizon_app.contracts.run_state import RunState
+
+SERVER = "server"
+"""Who changes a state that nobody asked for: starts the next run, ends one whose worker is gone."""
+WORKER = "worker"
+COMMAND_LINE = "command line"
 
 
 def _now() -> datetime:
@@ -25,6 +31,11 @@ class StateChanged(_Event):
     type: Literal["state"] = "state"
     state: RunState
     reason: str = Field(default="", description="why, in one sentence with the numbers")
+    who: str = Field(
+        default="",
+        description="browser, api, command line, python client (or what a client calls itself), server or worker; "
+        "empty in what was recorded before this was",
+    )
 
 
 class MetricsRecorded(_Event):
@@ -52,8 +63,8 @@ class FactNoted(_Event):
     Kinds: `layout` (data: a `BlockLayout`), `plan` (data: bytes per tier, resolved spec), `memory` (peaks), `data`
     (rows, tokens, fingerprint, skipped), `outcome` (data: a `RunOutcome`), `checkpoint_removed` (data: step), `resumed`
     (another worker goes on from data: step, 0 where there was no checkpoint; metrics of later steps are void),
-    `changed` (data: knob, old, new, step: the first optimizer step with the new value), `skipped` (an fp16 overflow;
-    data: step, loss_scale: the scale that overflowed), `micro_batch` (data: old, new, reason).
+    `skipped` (an fp16 overflow; data: step, loss_scale: the scale that overflowed), `micro_batch` (data: old, new,
+    reason), `queue` (data: action, who; of a move its position and device), `archive` (data: archived, who).
     """
 
     type: Literal["event"] = "event"
@@ -84,8 +95,22 @@ class SampleGenerated(_Event):
     )
 
 
+class KnobChanged(_Event):
+    """The worker's answer to a change of a knob that was asked for."""
+
+    type: Literal["knobs"] = "knobs"
+    number: int = Field(description="the change that it answers")
+    knob: Knob
+    old: KnobValue
+    new: KnobValue = Field(description="the value in force now, or the one that was refused")
+    step: int = Field(description="first optimizer step with the new value, or the one before which it was refused")
+    who: str = Field(default="", description="who asked")
+    status: Literal[KnobStatus.HOLDS, KnobStatus.REFUSED]
+    message: str = Field(description="what changed from which step on, or why it was refused")
+
+
 Event = Annotated[
-    StateChanged | MetricsRecorded | LogWritten | FactNoted | CheckpointWritten | SampleGenerated,
+    StateChanged | MetricsRecorded | LogWritten | FactNoted | CheckpointWritten | SampleGenerated | KnobChanged,
     Field(discriminator="type"),
 ]
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from horizon_app.contracts.events import (
     CheckpointWritten,
     FactNoted,
+    KnobChanged,
     LogWritten,
     MetricsRecorded,
     SampleGenerated,
@@ -54,8 +55,15 @@ class SampleFrame(SampleGenerated):
     seq: int = Field(description=_SEQ)
 
 
+class KnobFrame(KnobChanged):
+    """A changed knob, as streamed."""
+
+    seq: int = Field(description=_SEQ)
+
+
 Frame = Annotated[
-    StateFrame | MetricsFrame | LogFrame | FactFrame | CheckpointFrame | SampleFrame, Field(discriminator="type")
+    StateFrame | MetricsFrame | LogFrame | FactFrame | CheckpointFrame | SampleFrame | KnobFrame,
+    Field(discriminator="type"),
 ]
 FRAME: TypeAdapter[Frame] = TypeAdapter(Frame)
 

@@ -160,6 +160,9 @@ class OffloadSpec(Section):
     """Where the blocks live and how they travel."""
 
     device: str = knob("auto", "auto, cpu, cuda or cuda:N", pattern=r"^(auto|cpu|cuda(:[0-9]+)?)$")
+    share_device: bool = knob(
+        False, "start beside other runs on the same device that say so too, instead of after them"
+    )
     param_block_size: SizeOrAuto = knob(
         16 << 20, "bytes of a block in the compute dtype; auto is sqrt(device MiB / 100) MiB", unit="bytes", main=True
     )
@@ -275,7 +278,9 @@ class ComputeSpec(Section):
 class CheckpointSpec(Section):
     """When the model is written to disk."""
 
-    every: int = knob(100, "optimizer steps between checkpoints; 0 writes only at the end", unit="steps", ge=0)
+    every: int = knob(
+        100, "optimizer steps between checkpoints; 0 writes only at the end", unit="steps", live=True, ge=0
+    )
     keep: int = knob(3, "how many of the newest stay, beside the best and pinned ones", unit="checkpoints", ge=1)
 
 
@@ -283,14 +288,16 @@ class EvaluationSpec(Section):
     """When the eval loss is measured, where there is eval data."""
 
     every: int = knob(
-        50, "optimizer steps between evaluations, with one at the end; 0 never measures", unit="steps", ge=0
+        50, "optimizer steps between evaluations, with one at the end; 0 never measures", unit="steps", live=True, ge=0
     )
 
 
 class SamplesSpec(Section):
     """Text generated while training."""
 
-    every: int = knob(0, "optimizer steps between samples, with one at the end; 0 is off", unit="steps", ge=0)
+    every: int = knob(
+        0, "optimizer steps between samples, with one at the end; 0 is off", unit="steps", live=True, ge=0
+    )
     prompts: list[_Prompt] = knob(
         [], "each is a user's message where the tokenizer has a chat template, else text to continue", max_length=16
     )

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from horizon_app.contracts.events import RunOutcome
+from horizon_app.contracts.knobs import Knob, KnobValue
 from horizon_app.contracts.residency import BlockLayout
 from horizon_app.contracts.run_state import RunState
 
@@ -41,6 +42,12 @@ class Run(_View):
     metrics: dict[str, float | None] = Field(description="last value of each metric; null where it was not finite")
     sparkline: list[float | None] = Field(description="at most 32 losses, evenly spaced over the run")
     last_seq: int = Field(description="place of the newest event in the run's stream")
+    knobs_version: int = Field(description="number of the newest change of a knob; to be sent as If-Match")
+    held: bool = Field(default=False, description="whether it keeps its place in the queue without starting")
+    queue_device: str = Field(default="cpu", description="the device whose queue it belongs to")
+    queue_position: int | None = Field(default=None, description="place in that queue, from 1; null unless queued")
+    archived_at: datetime | None = Field(default=None, description="since when it is put away")
+    cloned_from: str | None = Field(default=None, description="the run whose spec it started from")
 
 
 class Checkpoint(_View):
@@ -66,7 +73,11 @@ class CheckpointsAnswer(_View):
 class RunDetail(Run):
     """One run with all that is known of it."""
 
-    spec: dict[str, Any] = Field(description="as asked")
+    knobs: dict[Knob, KnobValue | None] = Field(
+        description="value in force of each knob; null where it is decided when the model is built"
+    )
+    spec: dict[str, Any] = Field(description="with every default filled in")
+    asked: Any = Field(default=None, description="the spec as it was sent; null for runs from before that was kept")
     plan: dict[str, Any] | None = Field(description="data of the plan event: resolved values, bytes per tier")
     layout_ready: bool = Field(description="whether the residency map can be asked for")
     outcome: RunOutcome | None
@@ -82,10 +93,26 @@ class RunPage(_View):
     counts: dict[RunState, int] = Field(description="runs in each state that match the filters other than the state")
 
 
+class DeviceQueue(_View):
+    """What one device does and what waits for it."""
+
+    device: str
+    live: list[Run] = Field(description="runs that may have a worker there now")
+    queued: list[Run] = Field(description="runs that wait, in order; held ones keep their place")
+
+
+class QueueAnswer(_View):
+    """The queues of all devices that have something to do."""
+
+    devices: list[DeviceQueue]
+
+
 class Freed(_View):
     """What a deletion gave back."""
 
-    freed_bytes: int
+    freed_bytes: int = Field(description="on the disk; files that have another name outside of the run count as none")
+    left_bytes: int = Field(default=0, description="what could not be removed; the server's next start tries again")
+    left_in: str = Field(default="", description="where that lies, and why it stayed")
 
 
 class Series(_View):

@@ -27,7 +27,7 @@ class Dispatcher:
         self._hub = hub
         self._launcher = launcher
         self._settings = settings
-        self._watches: dict[str, asyncio.Task[None]] = {}
+        self._watches: dict[str, tuple[StoredRun, asyncio.Task[None]]] = {}
         self._wake = asyncio.Event()
         self._looked_at = datetime.now(UTC)
 
@@ -57,15 +57,15 @@ class Dispatcher:
                     _log.exception("a round of the dispatcher failed")
                 await self._wait()
         finally:
-            for task in self._watches.values():
+            tasks = [task for _, task in self._watches.values()]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._watches.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _round(self, only: str | None, may_start: Callable[[], bool]) -> None:
         self._attach(await asyncio.to_thread(self._live))
-        if not self._watches and await asyncio.to_thread(may_start):
-            started = await asyncio.to_thread(start_next, self._database, self._launcher, only)
-            if started is not None:
+        if await asyncio.to_thread(may_start):
+            while (started := await asyncio.to_thread(self._start_next, only, self._watched())) is not None:
                 self._attach(await asyncio.to_thread(self._live))
                 await self._hub.refresh(started)
         await self._hub.refresh_watched()
@@ -77,8 +77,14 @@ class Dispatcher:
             if run.id in self._watches:
                 continue
             task = asyncio.create_task(self._supervisor(run).watch(), name=f"supervisor {run.id}")
-            self._watches[run.id] = task
+            self._watches[run.id] = run, task
             task.add_done_callback(lambda _, run_id=run.id: self._detach(run_id))
+
+    def _watched(self) -> list[StoredRun]:
+        return [run for run, _ in self._watches.values()]
+
+    def _start_next(self, only: str | None, lingering: list[StoredRun]) -> str | None:
+        return start_next(self._database, self._launcher, only=only, lingering=lingering)
 
     def _supervisor(self, run: StoredRun) -> Supervisor:
         return Supervisor(run, database=self._database, hub=self._hub, launcher=self._launcher, settings=self._settings)

@@ -1,7 +1,8 @@
 """What can go wrong in a use case; each text is ready to be shown."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from horizon_app.contracts.knobs import Knob, KnobValue
 from horizon_app.contracts.problems import FieldProblem
 from horizon_app.contracts.run_state import RunState
 
@@ -34,12 +35,68 @@ class RunNotLive(ControlError):
         super().__init__(f"run {run_id} is {state.value}: there is nothing to {action}")
 
 
+class NotQueued(ControlError):
+    """Something was asked that only a run that waits in a queue can do."""
+
+    def __init__(self, *, run_id: str, state: RunState, action: str) -> None:
+        self.run_id, self.state = run_id, state
+        super().__init__(f"run {run_id} is {state.value} and can't be {action}: it waits in no queue")
+
+
+class KnobError(ControlError):
+    """Knobs can't be changed as asked; carries one entry per knob."""
+
+    def __init__(self, errors: Sequence[FieldProblem]) -> None:
+        self.errors = list(errors)
+        super().__init__("; ".join(f"{e.field}: {e.message}" + (f" ({e.fix})" if e.fix else "") for e in self.errors))
+
+
+class KnobsRefused(KnobError):
+    """There is no such knob, or it can't have this value in this run."""
+
+
+class NeedsRestart(KnobError):
+    """A value of the spec can't change while the run runs."""
+
+
+class KnobsChangedSince(KnobError):
+    """Somebody has changed knobs since whoever asks has looked."""
+
+    def __init__(self, *, asked: int, now: int, values: Mapping[Knob, KnobValue | None]) -> None:
+        self.now = now
+        super().__init__([FieldProblem(field=knob, message=f"is {value} now") for knob, value in values.items()])
+        self.args = (f"the knobs were changed: their version is {now}, not {asked}; look at them and ask again",)
+
+
+class NothingToUndo(ControlError):
+    """No change of a knob can be taken back."""
+
+
 class RunIsLive(ControlError):
     """Something was asked that needs a run to have ended."""
 
     def __init__(self, *, run_id: str, state: RunState, action: str) -> None:
         self.run_id, self.state = run_id, state
         super().__init__(f"run {run_id} is {state.value} and can't be {action}; stop it first")
+
+
+class KeyReused(ControlError):
+    """An idempotency key that made one run came again with another spec."""
+
+    def __init__(self, *, key: str, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"the key {key[:60]!r} made run {run_id} from another spec; send a new key for a new run")
+
+
+class CheckpointPinned(ControlError):
+    """A run was to be deleted that has checkpoints somebody wants to keep."""
+
+    def __init__(self, *, run_id: str, steps: Sequence[int]) -> None:
+        shown = ", ".join(map(str, steps))
+        message = f"the checkpoints of step {shown} are pinned"
+        fix = "delete with pinned=delete (command line: --pinned), or take the pins away first"
+        self.errors = [FieldProblem(field="pinned", message=message, fix=fix)]
+        super().__init__(f"run {run_id} is not deleted: {message}; {fix}")
 
 
 class NothingToResume(ControlError):

@@ -16,6 +16,7 @@ from horizon_app.contracts.export import (
 from horizon_app.contracts.problems import SpecRefused
 from horizon_app.control.errors import ExportFailed
 from horizon_app.control.paths import PathRefused, PathRules
+from horizon_app.control.process_log import last_line
 from horizon_app.control.run_models import SavedModel
 
 MODULE = "horizon_app.worker.export"
@@ -60,6 +61,4 @@ def _run(order: ExportOrder, log_path: Path, on_stage: Callable[[str], None]) ->
             if isinstance(event, ExportRefused):
                 raise ExportFailed(event.message)
             on_stage(event.message)
-    lines = log_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    last = f": {lines[-1][:500]}" if lines else ""
-    raise ExportFailed(f"the process that exports ended with {process.returncode}{last}")
+    raise ExportFailed(f"the process that exports ended with {process.returncode}{last_line(log_path)}")

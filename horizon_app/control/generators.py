@@ -16,6 +16,7 @@ from horizon_app.contracts.generation import (
     TextRefused,
 )
 from horizon_app.control.errors import GeneratorBusy, GeneratorFailed
+from horizon_app.control.process_log import last_line
 from horizon_app.control.run_models import SavedModel
 
 MODULE = "horizon_app.worker.generator"
@@ -109,11 +110,7 @@ class GeneratorProcess:
         return GENERATOR_EVENT.validate_json(line)
 
     def _last_words(self) -> str:
-        try:
-            lines = self._log_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        except OSError:
-            lines = []
-        return f"its process is gone{f': {lines[-1][:500]}' if lines else ''}"
+        return f"its process is gone{last_line(self._log_path)}"
 
 
 class Generators:
@@ -140,6 +137,14 @@ class Generators:
             task = asyncio.create_task(self._finish())
             self._finishing.add(task)
             task.add_done_callback(self._finishing.discard)
+
+    async def forget(self, run_id: str) -> None:
+        """End the process where it holds the files of a run that is to be deleted. Raises GeneratorBusy."""
+        if self._process is None or self._process.model.run_dir.name != run_id:
+            return
+        if self._busy is not None:
+            raise GeneratorBusy(run_id=run_id)
+        await self.close()
 
     async def close(self) -> None:
         """End the process."""

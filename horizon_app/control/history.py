@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from horizon_app.contracts.filter_parse import parse_filter
 from horizon_app.contracts.frames import FRAME, Frame
@@ -24,7 +24,7 @@ from horizon_app.contracts.run_view import (
 from horizon_app.control.checkpoints import list_checkpoints
 from horizon_app.control.errors import BadQuery, NothingRecorded, RunNotFound
 from horizon_app.control.run_folder import RunFolder
-from horizon_app.control.views import detail_view, run_view
+from horizon_app.control.views import detail_view, run_views
 from horizon_app.settings import AppSettings
 from horizon_app.store.checkpoints import checkpoints_of
 from horizon_app.store.database import Database, Transaction
@@ -33,7 +33,7 @@ from horizon_app.store.metrics import metric_keys, series
 from horizon_app.store.run_list import SORT_KEYS, BadCursor, RunFilter, is_sort_key, list_runs
 from horizon_app.store.runs import StoredRun, get_order, get_run, live_runs
 
-TIMELINE_TYPES = ("state", "event", "checkpoint", "sample")
+TIMELINE_TYPES = ("state", "event", "checkpoint", "sample", "knobs")
 """What a run's timeline shows: everything but metrics and log lines."""
 
 
@@ -50,6 +50,7 @@ class History:
         states: Sequence[RunState] = (),
         tag: str | None = None,
         q: str | None = None,
+        archived: Literal["false", "true", "all"] = "false",
         sort: str = "-created_at",
         limit: int = 50,
         cursor: str | None = None,
@@ -65,13 +66,20 @@ class History:
             matching = None if q is None else parse_filter(q)
         except FilterRefused as error:
             raise BadQuery(field="q", message=error.message, fix=error.fix) from error
-        which = RunFilter(states=tuple(states), tag=tag, matching=matching, sort=key, descending=sort.startswith("-"))
+        which = RunFilter(
+            states=tuple(states),
+            tag=tag,
+            matching=matching,
+            sort=key,
+            descending=sort.startswith("-"),
+            archived=None if archived == "all" else archived == "true",
+        )
         try:
             with self._database.read() as tx:
                 page = list_runs(tx, which, limit=limit, cursor=cursor)
+                runs = run_views(tx, page.runs)
         except BadCursor as error:
             raise BadQuery(field="cursor", message=str(error)) from error
-        runs = [run_view(run) for run in page.runs]
         return RunPage(runs=runs, next_cursor=page.next_cursor, total=page.total, counts=page.counts)
 
     def run(self, run_id: str) -> RunDetail:
@@ -80,8 +88,8 @@ class History:
             run, order = get_run(tx, run_id), get_order(tx, run_id)
             if run is None or order is None:
                 raise RunNotFound(run_id)
-            recorded = checkpoints_of(tx, run_id)
-        return detail_view(run, order, list_checkpoints(self._folder(run_id), run_id, recorded))
+            recorded, (summary,) = checkpoints_of(tx, run_id), run_views(tx, [run])
+        return detail_view(summary, run, order, list_checkpoints(self._folder(run_id), run_id, recorded))
 
     def checkpoints(self, run_id: str) -> CheckpointsAnswer:
         """The checkpoints of a run, whole ones and broken ones. Raises RunNotFound."""
@@ -94,12 +102,12 @@ class History:
         """One run as the history lists it; None where there is none."""
         with self._database.read() as tx:
             run = get_run(tx, run_id)
-        return None if run is None else run_view(run)
+            return None if run is None else run_views(tx, [run])[0]
 
     def live(self) -> list[Run]:
         """Runs that may have a worker, oldest first."""
         with self._database.read() as tx:
-            return [run_view(run) for run in live_runs(tx)]
+            return run_views(tx, live_runs(tx))
 
     def series(
         self,

@@ -2,29 +2,53 @@
 
 from datetime import UTC, datetime
 
-from horizon_app.contracts.events import StateChanged
+from horizon_app.contracts.events import Event, StateChanged
 from horizon_app.contracts.run_state import ENDED, TRANSITIONS, RunState, is_legal
 from horizon_app.control.errors import IllegalTransition, RunNotFound
 from horizon_app.store.database import Transaction
 from horizon_app.store.events import NewEvent, append_events
-from horizon_app.store.runs import StoredRun, get_run, set_state, update_run
+from horizon_app.store.knobs import lapse_changes
+from horizon_app.store.queue import rank_behind, touch_queue
+from horizon_app.store.runs import NewRun, StoredRun, get_run, insert_run, set_state, update_run
 
 
-def change_state(tx: Transaction, run_id: str, new: RunState, reason: str = "") -> None:
+def create_run(tx: Transaction, run: NewRun, *, who: str) -> None:
+    """Insert a run, queued, with its first event."""
+    insert_run(tx, run, queue_rank=rank_behind(tx, run.queue_device))
+    reason = "not started yet" if run.held else ""
+    event = StateChanged(time=run.created_at, state=RunState.QUEUED, reason=reason, who=who)
+    append_events(tx, run.id, [NewEvent(seq=1, journal_seq=None, event=event)])
+    update_run(tx, run.id, last_seq=1)
+
+
+def change_state(tx: Transaction, run_id: str, new: RunState, reason: str = "", *, who: str) -> None:
     """Take a run to another state and append the event. Raises RunNotFound, IllegalTransition."""
+    run = locked_run(tx, run_id)
+    event = StateChanged(time=datetime.now(UTC), state=new, reason=reason, who=who)
+    enter_state(tx, run, event)
+    tell(tx, run, event)
+
+
+def locked_run(tx: Transaction, run_id: str) -> StoredRun:
+    """A run that nobody else changes until the transaction ends. Raises RunNotFound."""
     run = get_run(tx, run_id, lock=True)
     if run is None:
         raise RunNotFound(run_id)
-    event = StateChanged(time=datetime.now(UTC), state=new, reason=reason)
-    enter_state(tx, run, event)
-    append_events(tx, run_id, [NewEvent(seq=run.last_seq + 1, journal_seq=None, event=event)])
-    update_run(tx, run_id, last_seq=run.last_seq + 1)
+    return run
+
+
+def tell(tx: Transaction, run: StoredRun, event: Event) -> None:
+    """Append an event to the stream of a locked run that nothing was appended to since it was read."""
+    append_events(tx, run.id, [NewEvent(seq=run.last_seq + 1, journal_seq=None, event=event)])
+    update_run(tx, run.id, last_seq=run.last_seq + 1)
 
 
 def enter_state(tx: Transaction, run: StoredRun, event: StateChanged) -> None:
     """Take a locked run to the state of an event that the caller appends. Raises IllegalTransition."""
     if not is_legal(run.state, event.state):
         raise IllegalTransition(run_id=run.id, old=run.state, new=event.state)
+    if RunState.QUEUED in (run.state, event.state):
+        touch_queue(tx, run.queue_device)  # the others move up or down
     times: dict[str, datetime | None] = {}
     if event.state is RunState.STARTING:
         times["started_at"] = event.time
@@ -32,6 +56,7 @@ def enter_state(tx: Transaction, run: StoredRun, event: StateChanged) -> None:
         times["stop_asked_at"] = event.time
     if event.state in ENDED:
         times["ended_at"] = event.time
+        lapse_changes(tx, run.id, f"the run was {event.state.value} before it came to it")
     if event.state is RunState.QUEUED:  # again
         times |= {"ended_at": None, "stop_asked_at": None}
     came_from = [state for state, targets in TRANSITIONS.items() if event.state in targets]

@@ -1,6 +1,7 @@
 """Which files a spec may name: inside the home folder and the allowed folders, after every link is followed."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from horizon_app.contracts.problems import FieldProblem
@@ -79,6 +80,12 @@ def rules_for_clients(settings: AppSettings) -> PathRules:
     roots = (settings.home, *settings.folders)
     real = tuple(root.expanduser().resolve() for root in roots)
     return PathRules(base=settings.home, roots=real, kept=settings.runs_dir.resolve())
+
+
+def rules_for_clone(settings: AppSettings, base: Path, used: Iterable[Path]) -> PathRules:
+    """For a client that has a run's spec run again: what that run uses it may name, wherever the user had it."""
+    rules = rules_for_clients(settings)
+    return replace(rules, base=base, roots=(*(rules.roots or ()), *used))
 
 
 def rules_for_user(base_dir: Path) -> PathRules:

@@ -13,18 +13,21 @@ from horizon_app.contracts.events import (
     CheckpointWritten,
     Event,
     FactNoted,
+    KnobChanged,
     LogWritten,
     MetricsRecorded,
     SampleGenerated,
     StateChanged,
     metrics_event,
 )
+from horizon_app.contracts.knobs import KnobStatus
 from horizon_app.control import sparkline
 from horizon_app.control.errors import IllegalTransition
 from horizon_app.control.lifecycle import enter_state
 from horizon_app.store.checkpoints import forget_checkpoint, record_checkpoint
 from horizon_app.store.database import Database, Transaction
 from horizon_app.store.events import NewEvent, append_events
+from horizon_app.store.knobs import answer_change
 from horizon_app.store.metrics import forget_metrics, record_metrics
 from horizon_app.store.runs import StoredRun, get_run, update_run
 
@@ -102,6 +105,8 @@ class _Fold:
                 self._fact(event, seq)
             case CheckpointWritten():
                 record_checkpoint(self.tx, self.run.id, event)
+            case KnobChanged():
+                self._knob(event)
             case LogWritten() | SampleGenerated():
                 pass
         return event
@@ -127,6 +132,12 @@ class _Fold:
             self.changes["sparkline"] = sparkline.add_point(before, event.step, loss)
         if "eval/loss" in event.values:
             self.changes["eval_loss"] = event.values["eval/loss"]
+
+    def _knob(self, event: KnobChanged) -> None:
+        answer_change(self.tx, self.run.id, event)
+        self.changes["knobs_version"] = max(self.changes.get("knobs_version", self.run.knobs_version), event.number)
+        if event.status is KnobStatus.HOLDS:
+            self.changes["knobs"] = {**self.changes.get("knobs", self.run.knobs), event.knob.value: event.new}
 
     def _fact(self, event: FactNoted, seq: int) -> None:
         if event.kind == "layout":

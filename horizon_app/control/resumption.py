@@ -1,54 +1,57 @@
 """An ended run is queued again, as it was or with a changed spec. Its worker finds the checkpoint."""
 
-import copy
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from horizon_app.contracts.checkpoints import find_checkpoints, whole_ones
+from horizon_app.contracts.knobs import Knob, with_knobs
 from horizon_app.contracts.problems import FieldProblem, SpecRefused
 from horizon_app.contracts.run_spec import RunSpec
 from horizon_app.contracts.run_state import ENDED, RunState
 from horizon_app.contracts.spec_parse import parse_spec
-from horizon_app.control import process_watch
-from horizon_app.control.errors import NothingToResume, RunIsLive, RunNotFound, WorkerStillThere
+from horizon_app.control.errors import NothingToResume, RunIsLive, RunNotFound
+from horizon_app.control.last_worker import wait_for_last_worker
 from horizon_app.control.lifecycle import change_state
 from horizon_app.control.model_folder import read_model_facts
 from horizon_app.control.run_folder import RunFolder
+from horizon_app.control.spec_changes import laid_over
 from horizon_app.control.submission import Place, disk_folder, room_problems
 from horizon_app.planning import feasibility
 from horizon_app.store.database import Database
+from horizon_app.store.queue import rank_before
 from horizon_app.store.runs import StoredOrder, StoredRun, get_order, get_run, update_run
 
 FIXED = (
     "name", "tags", "notes", "model", "data", "training.global_batch_size", "training.seed", "training.gradient_ema",
 )  # fmt: skip
 """What decides which model a checkpoint holds and which data it has seen, and what has verbs of its own."""
-LAST_WORDS_S = 30.0
-"""How long the worker of a run that has ended may take to go."""
-_POLL_S = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Plan:
     spec: RunSpec
     disk_dir: str | None
+    device: str
     total_steps: int | None
     reason: str
 
 
-def resume(database: Database, run_id: str, changes: Mapping[str, Any], place: Callable[[StoredOrder], Place]) -> None:
+def resume(
+    database: Database, run_id: str, changes: Mapping[str, Any], place: Callable[[StoredOrder], Place], *, who: str
+) -> None:
     """Queue an ended run again; `changes` are new values of its spec by dotted key.
 
     A finished one must be given more steps. Raises RunNotFound, RunIsLive, NothingToResume, SpecRefused.
     """
     run, order = _read(database, run_id)
+    # What was changed while it ran is in force still; `changes` are laid over that.
+    order = replace(order, spec=with_knobs(order.spec, {Knob(name): value for name, value in run.knobs.items()}))
     where = place(order)
     plan = _plan(run, order, changes, where)
     folder = RunFolder(where.runs_dir, run_id)
-    _wait_for_its_worker(run, folder)
+    wait_for_last_worker(run, folder)
     with database.write() as tx:
         now = get_run(tx, run_id, lock=True)
         if now is None:
@@ -58,9 +61,11 @@ def resume(database: Database, run_id: str, changes: Mapping[str, Any], place: C
         folder.forget_last_worker()
         update_run(
             tx, run_id, spec=plan.spec.model_dump(mode="json"), disk_dir=plan.disk_dir, total_steps=plan.total_steps,
-            held=False, pid=None, process_start=None, outcome=None,
+            queue_device=plan.device, queue_rank=rank_before(tx, plan.device),
+            share_device=plan.spec.offload.share_device,
+            held=False, knobs={}, archived_at=None, pid=None, process_start=None, outcome=None,
         )  # fmt: skip
-        change_state(tx, run_id, RunState.QUEUED, plan.reason)
+        change_state(tx, run_id, RunState.QUEUED, plan.reason, who=who)
 
 
 def _read(database: Database, run_id: str) -> tuple[StoredRun, StoredOrder]:
@@ -74,7 +79,8 @@ def _read(database: Database, run_id: str) -> tuple[StoredRun, StoredOrder]:
 
 
 def _plan(run: StoredRun, order: StoredOrder, changes: Mapping[str, Any], place: Place) -> _Plan:
-    old, new = parse_spec(order.spec), parse_spec(_laid_over(order.spec, changes))
+    _refuse_fixed(changes)
+    old, new = parse_spec(order.spec), parse_spec(laid_over(order.spec, changes))
     if run.state is RunState.FINISHED and not _is_longer(old, new):
         field = "training.epochs" if old.training.epochs else "training.optimizer_steps"
         raise NothingToResume(
@@ -96,28 +102,21 @@ def _plan(run: StoredRun, order: StoredOrder, changes: Mapping[str, Any], place:
     return _Plan(
         spec=new,
         disk_dir=disk_dir,
+        device=machine.device(new.offload.device),
         total_steps=new.training.named_steps,
         reason=_reason(whole[-1][1].step if whole else 0),
     )
 
 
-def _laid_over(spec: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    document = copy.deepcopy(dict(spec))
-    problems: list[FieldProblem] = []
-    for key, value in changes.items():
-        if any(key == fixed or key.startswith(f"{fixed}.") for fixed in FIXED):
-            fix = "leave it out, or start a new run whose model.path is the checkpoint's folder"
-            problems.append(FieldProblem(field=key, message="can't be changed when a run goes on", fix=fix))
-            continue
-        *above, last = key.split(".")
-        here = document
-        for part in above:
-            below: Any = here.setdefault(part, {})
-            here = cast("dict[str, Any]", below) if isinstance(below, dict) else {}  # unknown keys: told by the parser
-        here[last] = value
+def _refuse_fixed(changes: Mapping[str, Any]) -> None:
+    fix = "leave it out, or start a new run whose model.path is the checkpoint's folder"
+    problems = [
+        FieldProblem(field=key, message="can't be changed when a run goes on", fix=fix)
+        for key in changes
+        if any(key == fixed or key.startswith(f"{fixed}.") for fixed in FIXED)
+    ]
     if problems:
         raise SpecRefused(problems)
-    return document
 
 
 def _is_longer(old: RunSpec, new: RunSpec) -> bool:
@@ -131,13 +130,3 @@ def _is_longer(old: RunSpec, new: RunSpec) -> bool:
 
 def _reason(step: int) -> str:
     return f"goes on from the checkpoint of step {step}" if step else "has no checkpoint yet: begins again at step 1"
-
-
-def _wait_for_its_worker(run: StoredRun, folder: RunFolder) -> None:
-    """Two workers in one folder would write over each other, and the last may still close. Raises WorkerStillThere."""
-    known = (run.pid, run.process_start) if run.pid is not None and run.process_start is not None else folder.worker()
-    deadline = time.monotonic() + LAST_WORDS_S
-    while known is not None and process_watch.is_alive(*known):
-        if time.monotonic() > deadline:
-            raise WorkerStillThere(run_id=run.id, pid=known[0])
-        time.sleep(_POLL_S)

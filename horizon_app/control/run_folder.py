@@ -1,14 +1,12 @@
 """The files of a run's folder, as the server uses them: order, commands, journal, worker, last words, frames."""
 
-import contextlib
 import json
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from horizon_app.contracts.commands import SaveCheckpoint, StopRun
+from horizon_app.contracts.commands import Command
 from horizon_app.contracts.ids import is_run_id
 from horizon_app.contracts.residency import HEADER_BYTES, decode_header, frame_bytes
 from horizon_app.contracts.run_state import RunState
@@ -42,7 +40,7 @@ class RunFolder:
         partial.write_text(json.dumps(order, ensure_ascii=False, indent=1), encoding="utf-8")
         partial.replace(self.path / "run.json")
 
-    def append_command(self, command: StopRun | SaveCheckpoint) -> None:
+    def append_command(self, command: Command) -> None:
         """Tell the worker something. Raises OSError."""
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "commands.jsonl").open("ab") as file:
@@ -106,22 +104,6 @@ class RunFolder:
             return self._frame_at(None, 0)[1]
         return self._frame_at(step, 0)[1]
 
-    def remove(self) -> int:
-        """Delete the folder without following links out of it; gives the bytes freed. Raises OSError."""
-        if self.path.is_symlink():
-            self.path.unlink()
-            return 0
-        if not self.path.exists():
-            return 0
-        freed = _bytes_below(self.path)
-        for _ in range(3):
-            # A worker that is just going may still put a file into a folder that was empty a moment ago.
-            with contextlib.suppress(OSError):
-                shutil.rmtree(self.path)
-                return freed
-        shutil.rmtree(self.path)
-        return freed
-
     def _json(self, name: str) -> dict[str, Any]:
         try:
             content = json.loads((self.path / name).read_bytes())
@@ -158,11 +140,3 @@ def _frames_until(fd: int, length: int, count: int, step: int) -> int:
         else:
             high = middle
     return low
-
-
-def _bytes_below(folder: Path) -> int:
-    total = 0
-    for root, _, names in os.walk(folder):
-        for name in names:
-            total += os.lstat(os.path.join(root, name)).st_blocks * 512  # noqa: PTH118 - thousands of files
-    return total

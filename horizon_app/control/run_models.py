@@ -22,15 +22,19 @@ class SavedModel:
 
 
 def saved_model(run: RunDetail, runs_dir: Path, step: int | None) -> SavedModel:
-    """A checkpoint of a run, the newest where no step is named. Raises NothingRecorded."""
+    """A checkpoint of a run, the newest whole one where no step is named. Raises NothingRecorded."""
     run_dir = RunFolder(runs_dir, run.id).path
-    there = {c.step: run_dir / c.path for c in run.checkpoints if is_model_folder(run_dir / c.path)}
-    if step is None and there:
-        step = max(there)
+    whole = {c.step: run_dir / c.path for c in run.checkpoints if not c.broken and is_model_folder(run_dir / c.path)}
+    if step is None and whole:
+        step = max(whole)
     if step is None:
-        raise NothingRecorded(f"run {run.id} has no checkpoint yet: it is {run.state.value} at step {run.step}")
-    if step not in there:
-        steps = ", ".join(str(known) for known in sorted(there)) or "none"
-        raise NothingRecorded(f"run {run.id} has no checkpoint of step {step}; there are: {steps}")
+        broken = "".join(f"; that of step {c.step} can't be used: {c.broken}" for c in run.checkpoints if c.broken)
+        raise NothingRecorded(
+            f"run {run.id} has no whole checkpoint: it is {run.state.value} at step {run.step}{broken}"
+        )
+    if step not in whole:
+        why = next((f" that can be used: {c.broken}" for c in run.checkpoints if c.step == step and c.broken), "")
+        steps = ", ".join(str(known) for known in sorted(whole)) or "none"
+        raise NothingRecorded(f"run {run.id} has no checkpoint of step {step}{why}; there are: {steps}")
     template = ChatTemplate(run.spec["data"].get("chat_template", ChatTemplate.TOKENIZER))
-    return SavedModel(step=step, folder=there[step], run_dir=run_dir, chat_template=template)
+    return SavedModel(step=step, folder=whole[step], run_dir=run_dir, chat_template=template)

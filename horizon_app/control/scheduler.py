@@ -1,27 +1,54 @@
-"""One device, one queue: the next run starts when nothing is live, whichever processes look at the database."""
+"""A queue per device: its head starts when nothing holds the device, whichever processes look at the database."""
 
+from collections import defaultdict
+from collections.abc import Sequence
+
+from horizon_app.contracts.events import SERVER
 from horizon_app.contracts.run_state import RunState
 from horizon_app.control.launcher import Launcher
 from horizon_app.control.lifecycle import change_state
-from horizon_app.store.database import Database
-from horizon_app.store.runs import get_order, get_run, live_runs, next_queued, update_run
+from horizon_app.store.database import Database, Transaction
+from horizon_app.store.queue import queued_runs
+from horizon_app.store.runs import StoredRun, get_order, live_runs, update_run
 
 
-def start_next(database: Database, launcher: Launcher, only: str | None = None) -> str | None:
-    """Start the head of the queue, or the run `only` where it is queued, if nothing is live; gives its id."""
-    with database.write() as tx:  # one writer: of two processes that try, the second finds the first one's run live
-        run_id = None if live_runs(tx) else next_queued(tx, only)
-        if run_id is None:
+def start_next(
+    database: Database, launcher: Launcher, *, only: str | None = None, lingering: Sequence[StoredRun] = ()
+) -> str | None:
+    """Start one run that may start now, or `only` that one, and give its id; None where none may.
+
+    `lingering` are runs that may have a worker though they have ended: they hold their devices too.
+    """
+    with database.read() as tx:  # most looks find nothing: they need not wait for the writer
+        if _next(tx, only, lingering) is None:
             return None
-        change_state(tx, run_id, RunState.STARTING, "starting the worker")
-        run, order = get_run(tx, run_id), get_order(tx, run_id)
-    assert run is not None and order is not None, "the row was locked above"
+    with database.write() as tx:  # one writer: of two processes that try, the second finds the first one's run live
+        run = _next(tx, only, lingering)
+        order = None if run is None else get_order(tx, run.id)
+        if run is None or order is None:
+            return None
+        change_state(tx, run.id, RunState.STARTING, f"starting the worker on {run.queue_device}", who=SERVER)
     try:
         pid, start_time = launcher.launch(run, order)
     except OSError as error:
         with database.write() as tx:
-            change_state(tx, run_id, RunState.FAILED, f"the worker could not be started: {error}")
-        return run_id
+            change_state(tx, run.id, RunState.FAILED, f"the worker could not be started: {error}", who=SERVER)
+        return run.id
     with database.write() as tx:
-        update_run(tx, run_id, pid=pid, process_start=start_time)
-    return run_id
+        update_run(tx, run.id, pid=pid, process_start=start_time)
+    return run.id
+
+
+def _next(tx: Transaction, only: str | None, lingering: Sequence[StoredRun]) -> StoredRun | None:
+    """The head of the first queue whose device it may have; nobody overtakes a head that has to wait."""
+    holders: dict[str, list[StoredRun]] = defaultdict(list)
+    for run in {run.id: run for run in (*lingering, *live_runs(tx))}.values():
+        holders[run.queue_device].append(run)
+    heads: dict[str, StoredRun] = {}
+    for run in queued_runs(tx):
+        if only == run.id or (only is None and not run.held):
+            heads.setdefault(run.queue_device, run)
+    for run in heads.values():
+        if not run.held and all(run.share_device and other.share_device for other in holders[run.queue_device]):
+            return run
+    return None

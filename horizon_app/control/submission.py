@@ -1,5 +1,6 @@
 """From a decoded spec to a queued run, or to every problem that keeps it from running."""
 
+import json
 import os
 import shutil
 import tempfile
@@ -10,20 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from horizon_app.contracts.data_spec import DataSpec
-from horizon_app.contracts.events import StateChanged
 from horizon_app.contracts.ids import RunId, new_run_id
 from horizon_app.contracts.problems import FieldProblem, SpecRefused
 from horizon_app.contracts.run_spec import RunSpec
-from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.spec_parse import parse_spec
+from horizon_app.control.errors import KeyReused
 from horizon_app.control.labels import label_problems
+from horizon_app.control.lifecycle import create_run
 from horizon_app.control.model_folder import is_model_folder, read_model_facts
 from horizon_app.control.paths import PathRefused, PathRules
 from horizon_app.planning import checkpoint_room, feasibility
 from horizon_app.planning.facts import MachineFacts, ModelFacts
-from horizon_app.store.database import Database
-from horizon_app.store.events import NewEvent, append_events
-from horizon_app.store.runs import NewRun, find_by_key, insert_run, update_run
+from horizon_app.store.database import Database, Transaction, dump_json
+from horizon_app.store.runs import NewRun, find_by_key, get_order, get_run
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,34 +38,49 @@ class Place:
     """What is wrong with the data, as the tokenizer in a model's folder sees it."""
 
 
-def submit(database: Database, document: Any, place: Place, *, start: bool, key: str | None) -> RunId:
-    """Check a spec and queue it; a `key` that was used before gives the run of that time. Raises SpecRefused."""
-    if key is not None:
-        with database.read() as tx:
-            before = find_by_key(tx, key)
-        if before is not None:
-            return before
-    run = _accept(document, place, held=not start, key=key)
+def submit(
+    database: Database, document: Any, place: Place,
+    *, start: bool, key: str | None, who: str, cloned_from: str | None = None,
+) -> RunId:  # fmt: skip
+    """Check a spec and queue it; a `key` that was used before gives the run of that time.
+
+    Raises SpecRefused, and KeyReused where that run was asked for by another spec.
+    """
+    with database.read() as tx:
+        before = _earlier(tx, key, document, cloned_from)
+    if before is not None:
+        return before
+    run = _accept(document, place, held=not start, key=key, cloned_from=cloned_from)
     with database.write() as tx:
-        before = None if key is None else find_by_key(tx, key)  # a double click may have come in between
+        before = _earlier(tx, key, document, cloned_from)  # a double click may have come in between
         if before is not None:
             return before
-        insert_run(tx, run)
-        event = StateChanged(time=run.created_at, state=RunState.QUEUED, reason="" if start else "not started yet")
-        append_events(tx, run.id, [NewEvent(seq=1, journal_seq=None, event=event)])
-        update_run(tx, run.id, last_seq=1)
+        create_run(tx, run, who=who)
     return run.id
 
 
-def _accept(document: Any, place: Place, *, held: bool, key: str | None) -> NewRun:
+def _earlier(tx: Transaction, key: str | None, document: Any, cloned_from: str | None) -> RunId | None:
+    run_id = None if key is None else find_by_key(tx, key)
+    if run_id is None:
+        return None
+    run, order = get_run(tx, run_id), get_order(tx, run_id)
+    assert run is not None and order is not None, "the transaction has just found it"
+    same = order.asked is None or order.asked == json.loads(dump_json(document))
+    if not same or run.cloned_from != cloned_from:
+        raise KeyReused(key=str(key), run_id=run_id)
+    return run_id
+
+
+def _accept(document: Any, place: Place, *, held: bool, key: str | None, cloned_from: str | None) -> NewRun:
     spec = parse_spec(document)
     problems = label_problems(name=spec.name, tags=spec.tags, notes=spec.notes)
     model_dir, facts = _model(spec, place.rules, problems)
     data_paths = place.rules.resolve_all("data.path", spec.data.path, problems)
     place.rules.resolve_all("data.eval_path", spec.data.eval_path or [], problems)
     disk_dir = disk_folder(spec, place.rules, problems)
+    machine = place.machine_facts(disk_dir or place.runs_dir)
     if facts is not None:
-        problems.extend(feasibility.check(spec, facts, place.machine_facts(disk_dir or place.runs_dir)))
+        problems.extend(feasibility.check(spec, facts, machine))
         problems.extend(room_problems(spec, facts, place.runs_dir, at_once=checkpoint_room.most_at_once(spec)))
     if not problems and model_dir is not None:
         problems.extend(place.check_data(spec.data, data_paths, model_dir))
@@ -79,6 +94,10 @@ def _accept(document: Any, place: Place, *, held: bool, key: str | None) -> NewR
         notes=spec.notes,
         held=held,
         created_at=now,
+        queue_device=machine.device(spec.offload.device),
+        share_device=spec.offload.share_device,
+        cloned_from=cloned_from,
+        asked=document,
         spec=spec.model_dump(mode="json"),
         model_dir=str(model_dir),
         data_paths=[str(path) for path in data_paths],

@@ -12,7 +12,7 @@ import traceback
 from datetime import UTC, datetime
 from enum import Enum
 
-from horizon_app.contracts.events import Event, LogWritten
+from horizon_app.contracts.events import SERVER, Event, LogWritten
 from horizon_app.contracts.run_state import ENDED, RunState
 from horizon_app.control import process_watch
 from horizon_app.control.errors import IllegalTransition, RunNotFound
@@ -189,7 +189,7 @@ class Supervisor:
         note(self._database, self._run.id, lines)
         try:
             with self._database.write() as tx:
-                change_state(tx, self._run.id, state, reason)
+                change_state(tx, self._run.id, state, reason, who=SERVER)
         except (IllegalTransition, RunNotFound):
             return  # another process was quicker
         finally:

@@ -1,27 +1,44 @@
 """From stored rows to what is shown."""
 
+from collections.abc import Sequence
+
 from horizon_app.contracts.events import RunOutcome
+from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.run_view import Checkpoint, ModelSummary, Run, RunDetail
 from horizon_app.control import sparkline
+from horizon_app.control.knob_values import values_in_force
+from horizon_app.store.database import Transaction
+from horizon_app.store.queue import queue_positions
 from horizon_app.store.runs import StoredOrder, StoredRun
 
 
-def run_view(run: StoredRun) -> Run:
-    """A run as the history lists it."""
+def run_view(run: StoredRun, queue_position: int | None = None) -> Run:
+    """A run as the history lists it; its place in the queue is of interest where it waits."""
     return Run(
         id=run.id, name=run.name, tags=run.tags, notes=run.notes, state=run.state, reason=run.reason,
         created_at=run.created_at, started_at=run.started_at, ended_at=run.ended_at, device=run.device,
         model=ModelSummary(name=run.model_name, architecture=run.architecture, parameters=run.parameters),
         step=run.step, total_steps=run.total_steps, metrics=run.metrics,
-        sparkline=sparkline.values(run.sparkline), last_seq=run.last_seq,
+        sparkline=sparkline.values(run.sparkline), last_seq=run.last_seq, knobs_version=run.knobs_version,
+        held=run.held, queue_device=run.queue_device, queue_position=queue_position,
+        archived_at=run.archived_at, cloned_from=run.cloned_from,
     )  # fmt: skip
 
 
-def detail_view(run: StoredRun, order: StoredOrder, checkpoints: list[Checkpoint]) -> RunDetail:
+def run_views(tx: Transaction, runs: Sequence[StoredRun]) -> list[Run]:
+    """Runs as the history lists them, those that wait with their places in the queue."""
+    waits = any(run.state is RunState.QUEUED for run in runs)
+    positions = queue_positions(tx) if waits else {}
+    return [run_view(run, positions.get(run.id)) for run in runs]
+
+
+def detail_view(summary: Run, run: StoredRun, order: StoredOrder, checkpoints: list[Checkpoint]) -> RunDetail:
     """A run with all that is known of it."""
     return RunDetail(
-        **run_view(run).model_dump(),
+        **summary.model_dump(),
+        knobs=values_in_force(order.spec, order.plan, run.knobs),
         spec=order.spec,
+        asked=order.asked,
         plan=order.plan,
         layout_ready=run.layout_seq is not None,
         outcome=None if order.outcome is None else RunOutcome.model_validate(order.outcome),

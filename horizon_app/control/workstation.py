@@ -5,34 +5,39 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from horizon_app.contracts.commands import SaveCheckpoint, StopRun
 from horizon_app.contracts.frames import FRAME, Frame
 from horizon_app.contracts.problems import SpecRefused
 from horizon_app.contracts.run_state import ENDED, LIVE, RunState
 from horizon_app.contracts.run_view import CheckpointsAnswer, LogAnswer, Run, RunDetail, RunPage, SeriesAnswer
+from horizon_app.control.archive import set_archived
 from horizon_app.control.checkpoints import set_pin
+from horizon_app.control.cloning import clone, paths_of
 from horizon_app.control.data_preview import data_problems
+from horizon_app.control.deletion import Deletion
 from horizon_app.control.dispatcher import Dispatcher
-from horizon_app.control.errors import RunIsLive, RunNotFound, RunNotLive
+from horizon_app.control.errors import RunNotLive
 from horizon_app.control.generators import Generators
 from horizon_app.control.history import History
 from horizon_app.control.hub import Hub
+from horizon_app.control.knobs import Knobs
 from horizon_app.control.labels import label_problems
 from horizon_app.control.launcher import Launcher
-from horizon_app.control.lifecycle import change_state
+from horizon_app.control.lifecycle import change_state, locked_run
 from horizon_app.control.machine import Machine
-from horizon_app.control.paths import PathRules, rules_for_clients, rules_for_user
+from horizon_app.control.paths import PathRules, rules_for_clients, rules_for_clone, rules_for_user
+from horizon_app.control.queue import Queue
 from horizon_app.control.resumption import resume
 from horizon_app.control.run_folder import RunFolder
 from horizon_app.control.server_file import ServerInfo, find_server
 from horizon_app.control.submission import Place, submit
-from horizon_app.control.views import run_view
+from horizon_app.control.views import run_view, run_views
 from horizon_app.settings import AppSettings
-from horizon_app.store.database import Database, Transaction, open_database
+from horizon_app.store.database import Database, open_database
 from horizon_app.store.migrate import migrate
-from horizon_app.store.runs import StoredOrder, StoredRun, delete_run, get_run, update_run
+from horizon_app.store.runs import StoredOrder, StoredRun, update_run
 
 _HOME_FOLDERS = ("models", "data", "examples", "runs")
 
@@ -55,6 +60,9 @@ class Workstation:
         migrate(self.database)
         self.hub = Hub(self.database)
         self.history = History(self.database, self.settings)
+        self.knobs = Knobs(self.database, self.hub, self.settings)
+        self.queue = Queue(self.database)
+        self.deletion = Deletion(self.database, self.settings.runs_dir)
         self.dispatcher = Dispatcher(
             database=self.database, hub=self.hub, launcher=self.launcher, settings=self.settings
         )
@@ -62,6 +70,7 @@ class Workstation:
 
     def catch_up(self) -> None:
         """Bring live runs up to what their workers have written; for use where nobody else watches."""
+        self.deletion.tidy()
         self.dispatcher.look_once()
 
     def close(self) -> None:
@@ -77,7 +86,13 @@ class Workstation:
         self.close()
 
     def submit(
-        self, document: Any, *, base_dir: Path | None = None, start: bool = True, key: str | None = None
+        self,
+        document: Any,
+        *,
+        base_dir: Path | None = None,
+        start: bool = True,
+        key: str | None = None,
+        who: str = "api",
     ) -> RunDetail:
         """Check a decoded spec and queue it. Raises SpecRefused.
 
@@ -85,36 +100,47 @@ class Workstation:
         client, are relative to the home folder and confined to it and the allowed folders.
         """
         rules = rules_for_clients(self.settings) if base_dir is None else rules_for_user(base_dir)
-        run_id = submit(self.database, document, self._place(rules), start=start, key=key)
+        run_id = submit(self.database, document, self._place(rules), start=start, key=key, who=who)
         return self.history.run(run_id)
 
-    def start(self, run_id: str) -> Run:
-        """Let a run that was submitted without starting take its place in the queue. Raises RunNotFound, RunIsLive."""
-        with self.database.write() as tx:
-            run = self._get(tx, run_id)
-            if run.state is not RunState.QUEUED:
-                raise RunIsLive(run_id=run_id, state=run.state, action="started")
-            update_run(tx, run_id, held=False)
-            return run_view(self._get(tx, run_id))
+    def clone(
+        self, run_id: str, changes: Mapping[str, Any], *, name: str | None = None, start: bool = True,
+        key: str | None = None, by_client: bool = True, who: str = "api",
+    ) -> RunDetail:  # fmt: skip
+        """Submit a run's spec again, with changes by dotted key. Raises RunNotFound, SpecRefused, KeyReused."""
 
-    def stop(self, run_id: str, *, save: bool = True) -> Run:
+        def place(order: StoredOrder) -> Place:
+            base = Path(order.base_dir)
+            by = rules_for_clone(self.settings, base, paths_of(order)) if by_client else rules_for_user(base)
+            return self._place(by)
+
+        new_id = clone(self.database, run_id, changes, place, name=name, start=start, key=key, who=who)
+        return self.history.run(new_id)
+
+    def archive(self, run_id: str, *, archived: bool = True, who: str = "api") -> Run:
+        """Put an ended run away, or take it back. Raises RunNotFound, RunIsLive."""
+        return set_archived(self.database, run_id, archived=archived, who=who)
+
+    def stop(self, run_id: str, *, save: bool = True, who: str = "api") -> Run:
         """Ask a run to stop at the next optimizer step; one that waits leaves the queue.
 
         Raises RunNotFound, RunNotLive.
         """
         with self.database.write() as tx:
-            run = self._get(tx, run_id)
+            run = locked_run(tx, run_id)
             if run.state in ENDED:
                 raise RunNotLive(run_id=run_id, state=run.state, action="stop")
             if run.state is RunState.QUEUED:
-                change_state(tx, run_id, RunState.STOPPED, "stopped before it started")
+                change_state(tx, run_id, RunState.STOPPED, "stopped before it started", who=who)
             elif run.state is not RunState.STOPPING:
-                change_state(tx, run_id, RunState.STOPPING, f"asked to stop, {'' if save else 'not '}saving first")
+                change_state(
+                    tx, run_id, RunState.STOPPING, f"asked to stop, {'' if save else 'not '}saving first", who=who
+                )
             if run.state in LIVE:  # while the row is held: nobody may resume the run in between
                 self._folder(run_id).append_command(StopRun(save=save))
-            return run_view(self._get(tx, run_id))
+            return run_view(locked_run(tx, run_id))
 
-    def resume(self, run_id: str, changes: Mapping[str, Any], *, by_client: bool = True) -> Run:
+    def resume(self, run_id: str, changes: Mapping[str, Any], *, by_client: bool = True, who: str = "api") -> Run:
         """Queue an ended run again: it goes on from its newest whole checkpoint, with `changes` to its spec.
 
         Raises RunNotFound, RunIsLive, NothingToResume, WorkerStillThere, SpecRefused.
@@ -127,13 +153,14 @@ class Workstation:
         run = self._read(run_id)
         if run.state in LIVE and self.server() is None:
             self.dispatcher.settle(run)  # nobody else would notice that its worker is gone
-        resume(self.database, run_id, changes, place)
-        return run_view(self._read(run_id))
+        resume(self.database, run_id, changes, place, who=who)
+        with self.database.read() as tx:
+            return run_views(tx, [locked_run(tx, run_id)])[0]
 
     def save_checkpoint(self, run_id: str) -> Run:
         """Ask a live run for a checkpoint after its next optimizer step. Raises RunNotFound, RunNotLive."""
         with self.database.write() as tx:
-            run = self._get(tx, run_id)
+            run = locked_run(tx, run_id)
             if run.state not in LIVE:
                 raise RunNotLive(run_id=run_id, state=run.state, action="save")
             self._folder(run_id).append_command(SaveCheckpoint())
@@ -159,18 +186,9 @@ class Workstation:
             raise SpecRefused(problems)
         changes = {"name": name, "tags": labels, "notes": notes}
         with self.database.write() as tx:
-            self._get(tx, run_id)
+            locked_run(tx, run_id)
             update_run(tx, run_id, **{column: value for column, value in changes.items() if value is not None})
-            return run_view(self._get(tx, run_id))
-
-    def delete(self, run_id: str) -> int:
-        """Remove a run and its folder; gives the bytes freed. Raises RunNotFound, RunIsLive, OSError."""
-        with self.database.write() as tx:  # held until the folder is gone: nobody can start the run meanwhile
-            run = self._get(tx, run_id)
-            if run.state in LIVE:
-                raise RunIsLive(run_id=run_id, state=run.state, action="deleted")
-            delete_run(tx, run_id)
-            return RunFolder(self.settings.runs_dir, run_id).remove()
+            return run_view(locked_run(tx, run_id))
 
     def run(self, run_id: str) -> RunDetail:
         """One run. Raises RunNotFound."""
@@ -178,10 +196,11 @@ class Workstation:
 
     def runs(
         self, *, state: Sequence[RunState] = (), tag: str | None = None, q: str | None = None,
+        archived: Literal["false", "true", "all"] = "false",
         sort: str = "-created_at", limit: int = 50, cursor: str | None = None,
     ) -> RunPage:  # fmt: skip
         """A page of the history. Raises BadQuery."""
-        return self.history.runs(states=state, tag=tag, q=q, sort=sort, limit=limit, cursor=cursor)
+        return self.history.runs(states=state, tag=tag, q=q, archived=archived, sort=sort, limit=limit, cursor=cursor)
 
     def series(self, run_id: str, keys: Sequence[str] | None = None, *, max_points: int = 1000) -> SeriesAnswer:
         """Metrics of a run. Raises RunNotFound."""
@@ -206,6 +225,7 @@ class Workstation:
     async def attend(self) -> None:
         """Watch every live run and start what is queued, until cancelled. For a server."""
         self._loop = asyncio.get_running_loop()
+        await asyncio.to_thread(self.deletion.tidy)
         await self.dispatcher.run()
 
     def nudge(self) -> None:
@@ -249,10 +269,4 @@ class Workstation:
 
     def _read(self, run_id: str) -> StoredRun:
         with self.database.read() as tx:
-            return self._get(tx, run_id)
-
-    def _get(self, tx: Transaction, run_id: str) -> StoredRun:
-        run = get_run(tx, run_id, lock=True)
-        if run is None:
-            raise RunNotFound(run_id)
-        return run
+            return locked_run(tx, run_id)

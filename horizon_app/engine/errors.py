@@ -36,6 +36,10 @@ class ArenaTooSmall(EngineError):
         )
 
 
+class KnobRefused(EngineError):
+    """A knob can't have the value that was asked for while the run runs."""
+
+
 class BlockTooSmall(EngineError):
     """A block can't hold one row of a parameter."""
 

@@ -38,3 +38,9 @@ class MachineFacts:
     cuda_devices: int
     disk_free_bytes: int
     """Free on the volume of the disk tier's folder."""
+
+    def device(self, asked: str) -> str:
+        """The device that `offload.device` means here: cpu or cuda:N."""
+        if asked == "auto":
+            return "cuda:0" if self.cuda_devices else "cpu"
+        return "cuda:0" if asked == "cuda" else asked

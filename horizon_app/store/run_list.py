@@ -55,6 +55,8 @@ class RunFilter:
     states: tuple[RunState, ...] = ()
     tag: str | None = None
     matching: Filter | None = None
+    archived: bool | None = False
+    """None: whether archived or not."""
     sort: str = "created_at"
     descending: bool = True
 
@@ -102,6 +104,8 @@ def _sorting(tx: Transaction, sort: str, now: datetime) -> tuple[Any, Any]:
 
 def _conditions(tx: Transaction, which: RunFilter, now: datetime) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
+    if which.archived is not None:
+        found.append(_T.archived_at.is_not(None) if which.archived else _T.archived_at.is_(None))
     if which.tag is not None:
         found.append(run_texts.has_tag(tx.dialect.name, which.tag))
     if which.matching is not None:

@@ -9,6 +9,7 @@ from sqlalchemy import delete as sql_delete
 from sqlalchemy import insert, select, update
 
 from horizon_app.contracts.ids import RunId
+from horizon_app.contracts.knobs import KnobValue
 from horizon_app.contracts.run_state import LIVE, RunState
 from horizon_app.store.database import Transaction
 from horizon_app.store.run_texts import add_texts, keep_texts
@@ -27,6 +28,11 @@ class NewRun:
     notes: str
     held: bool
     created_at: datetime
+    queue_device: str
+    share_device: bool
+    cloned_from: str | None
+    asked: Any
+    """The spec as it was sent."""
     spec: dict[str, Any]
     model_dir: str
     data_paths: list[str]
@@ -50,6 +56,10 @@ class StoredRun:
     state: RunState
     reason: str
     held: bool
+    queue_device: str
+    share_device: bool
+    cloned_from: str | None
+    archived_at: datetime | None
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
@@ -60,6 +70,9 @@ class StoredRun:
     parameters: int | None
     step: int
     total_steps: int | None
+    knobs: dict[str, KnobValue]
+    """Values that were changed while the run ran."""
+    knobs_version: int
     metrics: dict[str, float | None]
     sparkline: dict[str, Any]
     layout_seq: int | None
@@ -74,6 +87,8 @@ class StoredRun:
 class StoredOrder:
     """What a run was asked to do, and what came of it: the large columns, read only where needed."""
 
+    asked: Any
+    """The spec as it was sent; None in what was submitted before that was kept."""
     spec: dict[str, Any]
     model_dir: str
     data_paths: list[str]
@@ -99,7 +114,7 @@ def stored_run(row: Mapping[Any, Any]) -> StoredRun:
     return StoredRun(**values)
 
 
-def insert_run(tx: Transaction, run: NewRun) -> None:
+def insert_run(tx: Transaction, run: NewRun, *, queue_rank: float = 0.0) -> None:
     """A new row, queued, without events."""
     values = {field.name: getattr(run, field.name) for field in fields(NewRun)}
     zero: dict[str, Any] = {
@@ -113,9 +128,7 @@ def insert_run(tx: Transaction, run: NewRun) -> None:
         "knobs": {},
         "knobs_version": 0,
         "segment": 0,
-        "share_device": False,
-        "queue_device": "cpu",
-        "queue_rank": 0.0,
+        "queue_rank": queue_rank,
     }
     tx.execute(insert(_T), [{**values, **zero, "state": RunState.QUEUED.value, "updated_at": run.created_at}])
     add_texts(tx, values)
@@ -145,15 +158,6 @@ def live_runs(tx: Transaction) -> list[StoredRun]:
     states = [state.value for state in LIVE]
     rows = tx.execute(select(*RUN_COLUMNS).where(_T.state.in_(states)).order_by(_T.created_at, _T.id))
     return [stored_run(row) for row in rows.mappings()]
-
-
-def next_queued(tx: Transaction, only: str | None = None) -> RunId | None:
-    """The head of the queue, or the run `only` where it waits in it."""
-    query = select(_T.id).where(_T.state == RunState.QUEUED.value, _T.held.is_(False))
-    if only is not None:
-        query = query.where(_T.id == only)
-    found = tx.execute(query.order_by(_T.created_at, _T.id).limit(1)).scalar_one_or_none()
-    return None if found is None else RunId(found)
 
 
 def set_state(

@@ -69,6 +69,7 @@ class RunTable(Base):
         Index("ix_runs_created_at_id", "created_at", "id"),
         Index("ix_runs_state_created_at", "state", "created_at"),
         Index("ix_runs_updated_at", "updated_at"),
+        Index("ix_runs_archived_at_state", "archived_at", "state"),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)

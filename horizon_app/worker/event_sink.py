@@ -7,13 +7,14 @@ waited for), residency frames are dropped rather than queued.
 import contextlib
 import logging
 import queue
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from horizon_app.contracts.events import Event, FactNoted, LogWritten, metrics_event
+from horizon_app.contracts.events import Event, FactNoted, KnobChanged, LogWritten, metrics_event
 from horizon_app.contracts.residency import BlockLayout
 from horizon_app.worker.durable_files import AppendFile
 from horizon_app.worker.residency_recording import forget_later_frames
@@ -32,10 +33,13 @@ class EventSink:
         """Open the journal for appending; a torn last line of an earlier worker is cut. Raises OSError."""
         self.last_metrics: dict[str, float | None] = {}
         self._measured_at: dict[str, int] = {}
-        self._journal = AppendFile(run_dir / "journal.jsonl")
+        self._journal_path = run_dir / "journal.jsonl"
+        self._journal = AppendFile(self._journal_path)
         self._journal.drop_torn_line()
         self.goes_on = self._journal.num_bytes > 0
         """Whether an earlier worker of this run has journalled something."""
+        self.trouble = ""
+        """Why the journal can't be written at this moment; empty: it can."""
         self._residency_path = run_dir / "residency.bin"
         self._residency: AppendFile | None = None
         self._residency_failed = False
@@ -81,6 +85,10 @@ class EventSink:
         """Journal a fact with no type of its own."""
         self.emit(FactNoted(kind=kind, message=message, data=dict(data)))
 
+    def knob(self, change: KnobChanged) -> None:
+        """Journal what came of a change of a knob."""
+        self.emit(change)
+
     def log(self, level: str, message: str) -> None:
         """Journal one log line; a level that is not a level counts as info."""
         known: dict[str, Level] = {name: name for name in get_args(Level)}
@@ -107,18 +115,26 @@ class EventSink:
             self._journal.close()
 
     def _write_line(self, line: bytes) -> bool:
-        failed = False
         while True:
             try:
                 self._journal.append(line)
             except OSError as error:
-                if not failed:
+                if not self.trouble:
                     _log.error("the journal could not be written, trying again until it can: %s", error)
-                failed = True
+                self.trouble = self._trouble_in_words(error, len(line))
                 if self._deadline.wait(_RETRY_S):
                     return False
             else:
+                self.trouble = ""
                 return True
+
+    def _trouble_in_words(self, error: OSError, needed: int) -> str:
+        free = "?"
+        with contextlib.suppress(OSError):
+            free = f"{shutil.disk_usage(self._journal_path.parent).free:,}"
+        return (
+            f"{self._journal_path}: {error.strerror or error}; it needs {needed:,} bytes, {free} are free on its disk"
+        )
 
     def _write_frame(self, frame: bytes) -> None:
         try:

@@ -1,66 +1,43 @@
-"""Knobs that are changed while a run runs: kept until there is an engine, then handed on. Knows nothing of commands."""
+"""Knobs that are changed while a run runs: kept until it trains, then handed on. Knows nothing of commands."""
 
-import logging
 import threading
-from typing import Literal, Protocol
+from typing import Protocol
 
-from horizon_app.contracts.spec_words import Policy
-from horizon_app.engine.errors import EngineError
-
-_log = logging.getLogger(__name__)
+from horizon_app.contracts.knobs import AskedChange
+from horizon_app.worker.intervals import INTERVALS
 
 
-class LiveEngine(Protocol):
-    """What may be asked of an engine while it trains, from any thread."""
+class TakesChanges(Protocol):
+    """What takes up changes between two optimizer steps and tells the sink what came of each."""
 
-    def request(
-        self,
-        *,
-        window: int | None = None,
-        auto_window: bool = False,
-        max_blocks: int | None = None,
-        policy: Policy | None = None,
-    ) -> None:
-        """Have what is not None hold before the next optimizer step; `auto_window` lets the window adjust itself.
-
-        Raises EngineError for what can't be.
-        """
+    def request(self, change: AskedChange) -> None:
+        """Have a change hold before the next optimizer step. From any thread."""
         ...
 
 
 class KnobRequest:
-    """The latest wish for each knob: a run may be changed while its model is still being read."""
+    """Changes on their way, each once and in order: a run may be changed while its model is still being read."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._engine: LiveEngine | None = None
-        self._window: int | Literal["auto"] | None = None
-        self._max_blocks: int | None = None
-        self._policy: Policy | None = None
+        self._takers: tuple[TakesChanges, TakesChanges] | None = None
+        self._waiting: list[AskedChange] = []
 
-    def ask(self, window: int | Literal["auto"] | None, max_blocks: int | None, policy: Policy | None) -> None:
-        """Change what is not None. What the engine refuses is logged: the run goes on as it was."""
+    def ask(self, change: AskedChange) -> None:
+        """Hand a change on, or keep it until there is somebody to take it."""
         with self._lock:
-            if self._engine is not None:
-                _hand_over(self._engine, window, max_blocks, policy)
-                return
-            self._window = self._window if window is None else window
-            self._max_blocks = self._max_blocks if max_blocks is None else max_blocks
-            self._policy = self._policy if policy is None else policy
+            if self._takers is None:
+                self._waiting.append(change)
+            else:
+                self._hand_on(change, *self._takers)
 
-    def serve(self, engine: LiveEngine) -> None:
-        """Hand what was asked until now to `engine`, and all that comes from now on."""
+    def serve(self, engine: TakesChanges, intervals: TakesChanges) -> None:
+        """Hand what was asked until now to `engine` and `intervals`, and all that comes from now on."""
         with self._lock:
-            self._engine = engine
-            if (self._window, self._max_blocks, self._policy) != (None, None, None):
-                _hand_over(engine, self._window, self._max_blocks, self._policy)
+            self._takers = engine, intervals
+            for change in self._waiting:
+                self._hand_on(change, *self._takers)
+            self._waiting.clear()
 
-
-def _hand_over(
-    engine: LiveEngine, window: int | Literal["auto"] | None, max_blocks: int | None, policy: Policy | None
-) -> None:
-    auto = window == "auto"
-    try:
-        engine.request(window=None if auto else window, auto_window=auto, max_blocks=max_blocks, policy=policy)
-    except EngineError as error:
-        _log.warning("the change is refused: %s", error)
+    def _hand_on(self, change: AskedChange, engine: TakesChanges, intervals: TakesChanges) -> None:
+        (intervals if change.knob in INTERVALS else engine).request(change)

@@ -4,11 +4,13 @@ import time
 from collections.abc import Callable, Iterator
 
 from horizon_app.contracts.events import SampleGenerated
+from horizon_app.contracts.knobs import Knob
 from horizon_app.contracts.run_spec import RunSpec
 from horizon_app.data.batches import Batch
 from horizon_app.engine.errors import EngineError
 from horizon_app.engine.training.requests import Sampling
 from horizon_app.worker.event_sink import EventSink
+from horizon_app.worker.intervals import Intervals
 from horizon_app.worker.parts import TrainingData, TrainingEngine, Writer
 
 
@@ -20,22 +22,24 @@ class Observer:
     """Looks at the model between two optimizer steps; what it does changes nothing in training."""
 
     def __init__(
-        self, spec: RunSpec, data: TrainingData, engine: TrainingEngine, sink: EventSink, *,
+        self, spec: RunSpec, data: TrainingData, engine: TrainingEngine, sink: EventSink, *, intervals: Intervals,
         writer: Callable[[], Writer], should_stop: Callable[[], bool],
     ) -> None:  # fmt: skip
-        """`writer` is called once, where samples are wanted. Raises what it raises."""
+        """`writer` is called once, where there are prompts. Raises what it raises."""
         self._spec, self._data, self._engine, self._sink = spec, data, engine, sink
-        self._should_stop = should_stop
-        self._evaluates = spec.evaluation.every > 0 and data.num_eval_sequences > 0
-        self._writer = writer() if spec.samples.every else None
+        self._intervals, self._should_stop = intervals, should_stop
+        self._writer = writer() if spec.samples.prompts else None
         self._prompts = [] if self._writer is None else [self._writer.prompt(text) for text in spec.samples.prompts]
 
     def after_step(self, step: int, *, last: bool) -> None:
         """Measure and show what is due after optimizer step `step`. Raises EngineError."""
-        if self._evaluates and (last or step % self._spec.evaluation.every == 0):
+        if self._data.num_eval_sequences > 0 and self._is_due(Knob.EVALUATION_EVERY, step, last=last):
             self._evaluate(step)
-        if self._writer is not None and (last or step % self._spec.samples.every == 0):
+        if self._writer is not None and self._is_due(Knob.SAMPLES_EVERY, step, last=last):
             self._sample(step, self._writer)
+
+    def _is_due(self, knob: Knob, step: int, *, last: bool) -> bool:
+        return self._intervals.is_due(knob, step) or (last and self._intervals.is_on(knob))
 
     def _evaluate(self, step: int) -> None:
         begin = time.perf_counter()

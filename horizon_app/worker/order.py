@@ -33,6 +33,10 @@ class RunOrder:
     data_paths: DataPaths
     disk_dir: Path
     """Where the disk tier's file goes."""
+    orphan_pause_s: float = 86_400.0
+    """Seconds that a paused run waits for somebody who watches it."""
+    goes_on: bool = False
+    """Whether something of this run was recorded before, wherever its journal is now."""
 
 
 def read_order(run_dir: Path) -> RunOrder:
@@ -43,6 +47,7 @@ def read_order(run_dir: Path) -> RunOrder:
         spec, model_dir, data_paths = content["spec"], content["model_dir"], content["data_paths"]
         run_id, disk_dir = content["run_id"], content["disk_dir"]
         eval_paths, cache_dir = content["eval_paths"], content["cache_dir"]
+        told = {name: content[name] for name in ("orphan_pause_s", "goes_on") if name in content}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise OrderUnreadable(f"{path.name} can't be read: {type(error).__name__}: {error}") from error
     places = DataPaths(
@@ -50,5 +55,6 @@ def read_order(run_dir: Path) -> RunOrder:
         cache_dir=Path(cache_dir),
     )  # fmt: skip
     return RunOrder(
-        run_id=run_id, spec=parse_spec(spec), model_dir=Path(model_dir), data_paths=places, disk_dir=Path(disk_dir)
-    )
+        run_id=run_id, spec=parse_spec(spec), model_dir=Path(model_dir), data_paths=places, disk_dir=Path(disk_dir),
+        **told,
+    )  # fmt: skip

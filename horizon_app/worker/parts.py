@@ -12,7 +12,7 @@ from horizon_app.data.batches import Batch, BatchSource
 from horizon_app.engine.telemetry.sink import TelemetrySink
 from horizon_app.engine.training.requests import Continuation, Evaluation, OnTokens, Sampling
 from horizon_app.worker.checkpoints import Snapshot
-from horizon_app.worker.knob_request import LiveEngine
+from horizon_app.worker.knob_request import TakesChanges
 from horizon_app.worker.order import DataPaths
 
 
@@ -72,7 +72,7 @@ class TrainingData(Protocol):
         ...
 
 
-class TrainingEngine(LiveEngine, Protocol):
+class TrainingEngine(TakesChanges, Protocol):
     """A model in memory, ready to train."""
 
     @property
@@ -118,6 +118,10 @@ class TrainingEngine(LiveEngine, Protocol):
 
         Raises EngineError.
         """
+        ...
+
+    def settle(self) -> None:
+        """Return once nothing is left to be computed of the steps done. Raises EngineError."""
         ...
 
     def close(self) -> None:

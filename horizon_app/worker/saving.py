@@ -40,6 +40,10 @@ class CheckpointSaver:
         if self._saving is not None:
             self._saving.result()
 
+    def forget_failure(self) -> None:
+        """The last save failed and is known: the step may be saved again. Nothing must be being written."""
+        self._saving, self.begun_step = None, self.saved_step
+
     def settle(self) -> None:
         """Return once nothing is being written, however that ended. Nothing may begin after."""
         self._thread.shutdown()

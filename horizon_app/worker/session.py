@@ -9,10 +9,12 @@ from pathlib import Path
 import psutil
 
 from horizon_app.contracts.checkpoints import SPEC
-from horizon_app.contracts.commands import Command, SaveCheckpoint, StopRun
-from horizon_app.contracts.events import PeakUse, RunOutcome, StateChanged
-from horizon_app.contracts.run_spec import DEFAULT_STEPS, RunSpec, TrainingSpec
+from horizon_app.contracts.commands import Command, ContinueRun, PauseRun, SaveCheckpoint, StopRun
+from horizon_app.contracts.events import WORKER, PeakUse, RunOutcome, StateChanged
+from horizon_app.contracts.run_spec import DEFAULT_STEPS, TrainingSpec
 from horizon_app.contracts.run_state import RunState
+from horizon_app.worker.attendance import Attendance
+from horizon_app.worker.boundary import BoundaryParts, StepBoundary, Wishes
 from horizon_app.worker.channel import CommandChannel
 from horizon_app.worker.checkpoints import CheckpointFolder, Facts
 from horizon_app.worker.durable_files import replace_file
@@ -20,10 +22,12 @@ from horizon_app.worker.event_sink import EventSink, JournalLogHandler
 from horizon_app.worker.failure import failure_reason, trace_lines
 from horizon_app.worker.generation_config import generation_config_faults
 from horizon_app.worker.heartbeat import Heartbeat
+from horizon_app.worker.intervals import Intervals
 from horizon_app.worker.knob_request import KnobRequest
 from horizon_app.worker.observer import Observer
 from horizon_app.worker.order import RunOrder, read_order
 from horizon_app.worker.parts import Builders, TrainingData, TrainingEngine
+from horizon_app.worker.pause_request import PauseRequest
 from horizon_app.worker.resumption import Start, refuse_other_data, resumed_message, start_from
 from horizon_app.worker.saving import CheckpointSaver
 from horizon_app.worker.stop_request import StopRequest
@@ -46,7 +50,7 @@ class Session:
         self._engine: TrainingEngine | None = None
         self._model_dir = run_dir  # of the weights that the run begins with
         self._saver: CheckpointSaver | None = None
-        self._save_asked = threading.Event()
+        self._wishes = Wishes(stop=stop, pause=PauseRequest(), save=threading.Event())
         self._knobs = KnobRequest()
         self._sink = EventSink(run_dir)
         self._log_handler = JournalLogHandler(self._sink)
@@ -74,13 +78,16 @@ class Session:
             self._stop.ask("asked to stop", save=command.save)
         elif isinstance(command, SaveCheckpoint):
             self._sink.log("info", "asked for a checkpoint of the next optimizer step")
-            self._save_asked.set()
+            self._wishes.save.set()
+        elif isinstance(command, PauseRun):
+            self._sink.log("info", f"asked {_by(command.who)}to pause after the optimizer step that is being done")
+            self._wishes.pause.ask(f"paused {_by(command.who)}".strip(), save=command.save)
+        elif isinstance(command, ContinueRun):
+            self._sink.log("info", f"asked {_by(command.who)}to go on")
+            self._wishes.pause.lift()
         else:
-            asked = command.model_dump(mode="json", exclude={"type"}, exclude_none=True)
-            self._sink.log(
-                "info", f"asked to change {', '.join(f'{knob} to {value}' for knob, value in asked.items())}"
-            )
-            self._knobs.ask(command.prefetch_window, command.max_gpu_blocks, command.policy)
+            for change in command.changes:
+                self._knobs.ask(change)
 
     def _should_stop(self) -> bool:
         return self._stop.requested or self._heartbeat.folder_gone
@@ -99,33 +106,34 @@ class Session:
         total_steps = optimizer_steps(order.spec.training, data)
         if self._should_stop():
             return self._stopped(total_steps)
-        engine = self._build(start, order.disk_dir, total_steps)
+        engine = self._build(start, order, total_steps)
         if self._should_stop():
             return self._stopped(total_steps)
         if order.spec.checkpoint.every or self._steps_done < total_steps:
             folder.require_room(engine.checkpoint_bytes)
-        self._sink.emit(StateChanged(state=RunState.RUNNING, reason=f"training {total_steps} optimizer steps"))
-        self._train(order.spec, data, saver, total_steps)
+        self._sink.emit(
+            StateChanged(state=RunState.RUNNING, reason=f"training {total_steps} optimizer steps", who=WORKER)
+        )
+        self._train(order, data, saver, total_steps)
         finished = self._steps_done >= total_steps
         return (RunState.FINISHED, "") if finished else self._stopped(total_steps)
 
-    def _build(self, start: Start, disk_dir: Path, total_steps: int) -> TrainingEngine:
+    def _build(self, start: Start, order: RunOrder, total_steps: int) -> TrainingEngine:
         self._doing = "building the engine"
         self._model_dir = start.model_dir
-        engine = self._engine = self._builders.engine(start.spec, start.model_dir, disk_dir, self._sink)
+        engine = self._engine = self._builders.engine(start.spec, start.model_dir, order.disk_dir, self._sink)
         if start.manifest is not None:
             self._doing = f"reading the checkpoint of optimizer step {start.step}"
             engine.restore(start.model_dir)
-        if start.manifest is not None or self._sink.goes_on:
+        if start.manifest is not None or self._sink.goes_on or order.goes_on:
             self._sink.note("resumed", *resumed_message(start, total_steps))
         self._note_plan(engine, total_steps)
         for fault in generation_config_faults(start.model_dir):
             self._warn(fault)
-        self._knobs.serve(engine)
         return engine
 
-    def _train(self, spec: RunSpec, data: TrainingData, saver: CheckpointSaver, total_steps: int) -> None:
-        engine = self._engine
+    def _train(self, order: RunOrder, data: TrainingData, saver: CheckpointSaver, total_steps: int) -> None:
+        engine, spec = self._engine, order.spec
         assert engine is not None, "it is built before it trains"
 
         def facts(step: int) -> Facts:
@@ -134,36 +142,34 @@ class Session:
                 eval_loss=self._sink.measured("eval/loss", step), texts={SPEC: spec.model_dump_json(indent=1).encode()},
             )  # fmt: skip
 
-        def save(step: int) -> None:
-            if step > saver.begun_step and not self._heartbeat.folder_gone:
-                self._doing = _saving(saver.begun_step)
-                saver.finish()
-                self._doing = _saving(step)
-                saver.begin(facts(step), engine.snapshot)
-
+        intervals = Intervals(spec, self._sink.knob, has_eval_data=data.num_eval_sequences > 0)
         observer = Observer(
-            spec, data, engine, self._sink, writer=lambda: self._builders.writer(spec.data, self._model_dir),
-            should_stop=self._should_stop,
+            spec, data, engine, self._sink, intervals=intervals,
+            writer=lambda: self._builders.writer(spec.data, self._model_dir), should_stop=self._should_stop,
+        )  # fmt: skip
+        boundary = StepBoundary(
+            BoundaryParts(
+                total_steps=total_steps, intervals=intervals, engine=engine, sink=self._sink, saver=saver,
+                observer=observer, wishes=self._wishes, facts=facts, attendance=lambda: Attendance(self._run_dir),
+                orphan_s=order.orphan_pause_s, is_unwanted=lambda: self._heartbeat.folder_gone, doing=self._say_doing,
+            )
         )  # fmt: skip
 
         def on_step(step: int) -> None:
             self._steps_done = step
-            self._doing = f"measuring after optimizer step {step} of {total_steps}"
-            observer.after_step(step, last=step == total_steps)
-            self._doing = _saving(saver.begun_step)
-            saver.raise_failure()
-            if (spec.checkpoint.every and step % spec.checkpoint.every == 0) or self._save_asked.is_set():
-                self._save_asked.clear()
-                save(step)
-            self._doing = f"training optimizer step {step + 1} of {total_steps}"
+            boundary.after_step(step)
+            if step < total_steps and not self._should_stop():
+                intervals.apply(step + 1)
 
         self._doing = f"training optimizer step {self._steps_done + 1} of {total_steps}"
         source = data.source(spec.training.global_batch_size)
+        self._knobs.serve(engine, intervals)
+        intervals.apply(self._steps_done + 1)
         self._steps_done = engine.train(source, total_steps, self._should_stop, on_step)
-        if self._steps_done >= total_steps or self._stop.save:
-            save(self._steps_done)
-        self._doing = _saving(saver.begun_step)
-        saver.finish()
+        boundary.finish(self._steps_done)
+
+    def _say_doing(self, doing: str) -> None:
+        self._doing = doing
 
     def _warn(self, message: str) -> None:
         self._sink.log("warning", message)
@@ -207,7 +213,7 @@ class Session:
         )  # fmt: skip
         self._sink.note("memory", f"{peak.device_blocks} device blocks at most", peak.model_dump())
         self._sink.note("outcome", f"{state.value} after {self._steps_done} steps", outcome.model_dump(mode="json"))
-        self._sink.emit(StateChanged(state=state, reason=reason))
+        self._sink.emit(StateChanged(state=state, reason=reason, who=WORKER))
         exit_code = 1 if state is RunState.FAILED else 0
         self._shut_down({"exit_code": exit_code, "state": state.value, "reason": reason})
         return exit_code
@@ -243,8 +249,8 @@ class Session:
             _log.error("exit.json could not be written: %s: %s", error, last_words)
 
 
-def _saving(step: int) -> str:
-    return f"writing the checkpoint of optimizer step {step}"
+def _by(who: str) -> str:
+    return f"by {who} " if who else ""
 
 
 def optimizer_steps(training: TrainingSpec, data: TrainingData) -> int:

@@ -22,6 +22,7 @@ _BATCH = 500
 def upgrade() -> None:
     with op.batch_alter_table("runs", schema=None) as batch_op:
         batch_op.add_column(sa.Column("eval_loss", sa.Float(), nullable=True))
+        batch_op.create_index("ix_runs_archived_at_state", ["archived_at", "state"], unique=False)
     table = op.create_table(
         "run_texts",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -104,4 +105,5 @@ def downgrade() -> None:
     op.execute("DELETE FROM segments")
     op.execute("UPDATE runs SET segment = 0")
     with op.batch_alter_table("runs", schema=None) as batch_op:
+        batch_op.drop_index("ix_runs_archived_at_state")
         batch_op.drop_column("eval_loss")

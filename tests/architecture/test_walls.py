@@ -1,6 +1,7 @@
 """The walls between the rooms, and what the server may not bring along."""
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -61,3 +62,23 @@ def test_words_need_pydantic_and_the_standard_library_only() -> None:
     assert done.returncode == 0, done.stderr
     third_party = {name for name in json.loads(done.stdout) if not name.startswith("_")}
     assert third_party <= {"pydantic", "pydantic_core", "typing_extensions", "annotated_types", "typing_inspection"}
+
+
+def test_only_the_lifecycle_writes_a_runs_state() -> None:
+    callers = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"\b(set_state|insert_run)\b", path.read_text(encoding="utf-8"))
+    }
+    assert callers == {"control/lifecycle.py", "store/runs.py"}
+
+
+def test_client_brings_contracts_httpx_and_websockets_and_nothing_else_of_ours() -> None:
+    done = python(
+        "import json, sys; from horizon_app.client import Horizon; print(json.dumps(sorted(sys.modules)))",
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = json.loads(done.stdout)
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("horizon_app.")}
+    assert rooms == {"client", "contracts"}
+    assert {"torch", "transformers", "numpy", "pandas", "sqlalchemy", "fastapi", "yaml"} & set(loaded) == set()

@@ -58,6 +58,10 @@ class SwitchedSink:
         """Hand it on."""
         self._now.note(kind, message, data)
 
+    def knob(self, change: Any) -> None:
+        """Hand it on."""
+        self._now.knob(change)
+
     def log(self, level: str, message: str) -> None:
         """Hand it on."""
         self._now.log(level, message)

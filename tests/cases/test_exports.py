@@ -150,7 +150,7 @@ def test_d06_awkward_names_work_from_the_run_to_the_export(tmp_path: Path, monke
     by_hand = horizon("runs", "export", run_id, f"--model={below / '-out'}", "--json", home=home)
     assert (by_hand["path"], by_hand["loaded"]) == (str(below / "-out"), True)
     with ServerProcess(home, HORIZON_FOLDERS=str(below), OMP_NUM_THREADS="1") as server:
-        server.client.timeout = 60
+        server.client.timeout = 170  # it imports torch twice
         over_rest = server.post(f"/runs/{run_id}/export", {"path": str(below / "rest\nout"), "dtype": "fp32"})
     assert (over_rest["path"], over_rest["loaded"]) == (str(below / "rest\nout"), True)
     assert check(below / "rest\nout")["dtype"] == "torch.float32"

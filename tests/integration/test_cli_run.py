@@ -149,3 +149,38 @@ def test_runs_verbs_without_a_server_list_show_stop_and_delete(home: Path, tmp_p
     missing = run_horizon("runs", "show", run_id, home=home)
     assert missing.exit_code == 1
     assert "there is no run" in missing.stderr
+
+
+def test_runs_verbs_without_a_server_clone_order_archive_and_delete(home: Path, tmp_path: Path) -> None:
+    assert run_horizon("run", write_spec(tmp_path / "spec", name="first one"), home=home).exit_code == 0
+    source = only_run(home).name
+
+    def asked(*arguments: str) -> Any:
+        done = run_horizon("runs", *arguments, "--json", home=home)
+        assert done.exit_code == 0, done.stderr
+        return json.loads(done.stdout)
+
+    a = asked("clone", source, "--set", "training.learning_rate=1.0e-3", "--name", "second one")
+    b = asked("clone", source, "--no-start")
+    assert (a["cloned_from"], a["name"], a["spec"]["training"]["learning_rate"]) == (source, "second one", 1e-3)
+    assert (b["name"], b["held"], b["queue_position"]) == ("first one", True, 2)
+    assert asked("move", b["id"], "--before", a["id"])["queue_position"] == 1
+    assert asked("move", b["id"], "--last")["queue_position"] == 2
+    assert asked("move", b["id"], "--position", "1")["queue_position"] == 1
+    assert run_horizon("runs", "move", b["id"], home=home).exit_code == 2
+    assert not asked("start", b["id"])["held"] and asked("hold", a["id"])["held"]
+    (queue,) = asked("queue")["devices"]
+    assert [run["id"] for run in queue["queued"]] == [b["id"], a["id"]]
+    assert f"2 {a['id']}  second one (held)" in run_horizon("runs", "queue", home=home).stdout
+    assert run_horizon("runs", "hold", source, home=home).exit_code == 1
+    assert asked("archive", source)["archived_at"] is not None
+    assert source not in run_horizon("runs", "list", home=home).stdout
+    assert [run["id"] for run in asked("list", "--archived")["runs"]] == [source]
+    assert asked("list", "--all")["total"] == 3
+    assert asked("unarchive", source)["archived_at"] is None
+    asked("pin", source, "5")
+    refused = run_horizon("runs", "delete", source, home=home)
+    assert refused.exit_code == 1 and "step 5 are pinned" in refused.stderr and "--pinned" in refused.stderr
+    assert asked("delete", source, "--pinned")["freed_bytes"] > 0
+    asked("delete", a["id"])
+    assert asked("list")["total"] == 1

@@ -1,14 +1,13 @@
 """Knobs that change between two optimizer steps: not a bit of the losses and weights does."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from horizon_app.contracts.run_spec import Policy
-from horizon_app.engine.errors import ArenaTooSmall
+from horizon_app.contracts.knobs import AskedChange, Knob, KnobStatus, KnobValue
 from horizon_app.engine.training.engine import Engine
 from tests.support.chaos import ChaosBackend
 from tests.support.engines import NotingSink, running, train, weights_of
@@ -18,6 +17,7 @@ SOURCE = RandomBatches()
 STEPS = 8
 BLOCK = "16KiB"
 SECTIONS: dict[str, Any] = {"training": {"micro_batch_size": 2}, "compute": {"recompute": "always"}}
+Wish = Sequence[tuple[Knob, KnobValue]]
 Result = tuple[list[float], dict[str, torch.Tensor]]
 
 
@@ -32,9 +32,12 @@ def undisturbed(llama: Path) -> Result:
         return [step["train/loss"] for step in train(engine, SOURCE, STEPS)], weights_of(engine)
 
 
-def train_with_requests(
-    engine: Engine, requests: Mapping[int, Mapping[str, Any]]
-) -> tuple[list[float], list[int], list[float]]:
+def request(engine: Engine, *wishes: tuple[Knob, KnobValue]) -> None:
+    for number, (knob, value) in enumerate(wishes, start=1):
+        engine.request(AskedChange(number=number, knob=knob, value=value, who="ada"))
+
+
+def train_with_requests(engine: Engine, requests: Mapping[int, Wish]) -> tuple[list[float], list[int], list[float]]:
     """Losses, slots of the arena and windows of each step; what is requested after a step holds from the next one."""
     losses: list[float] = []
     slots: list[int] = []
@@ -45,7 +48,7 @@ def train_with_requests(
         slots.append(engine._m.arena.num_slots)
         windows.append(engine.last_metrics["prefetch/window"])
         if step in requests:
-            engine.request(**requests[step])
+            request(engine, *requests[step])
 
     engine.train(SOURCE, STEPS, lambda: False, on_step)
     return losses, slots, windows
@@ -62,13 +65,13 @@ def assert_same(losses: list[float], engine: Engine, undisturbed: Result) -> Non
 def test_engine_knobs_changed_while_running_change_no_bit(
     paged: bool, threads: int, llama: Path, undisturbed: Result, tmp_path: Path
 ) -> None:
-    requests: dict[int, dict[str, Any]] = {
-        1: {"max_blocks": 20, "policy": Policy.LRU},
-        2: {"window": 0},
-        3: {"max_blocks": 2, "window": 8},
-        4: {"policy": Policy.CLOCK_PRO, "window": 1},
-        5: {"max_blocks": 1000, "policy": Policy.OPTIMAL},
-        6: {"max_blocks": 3, "auto_window": True},
+    requests: dict[int, Wish] = {
+        1: [(Knob.MAX_GPU_BLOCKS, 20), (Knob.POLICY, "lru")],
+        2: [(Knob.PREFETCH_WINDOW, 0)],
+        3: [(Knob.MAX_GPU_BLOCKS, 2), (Knob.PREFETCH_WINDOW, 8)],
+        4: [(Knob.POLICY, "clock_pro"), (Knob.PREFETCH_WINDOW, 1)],
+        5: [(Knob.MAX_GPU_BLOCKS, 1000), (Knob.POLICY, "optimal")],
+        6: [(Knob.MAX_GPU_BLOCKS, 3), (Knob.PREFETCH_WINDOW, "auto")],
     }
     offload = {"param_block_size": BLOCK, "max_gpu_blocks": 5, "disk": "on" if paged else "off"}
     sink = NotingSink()
@@ -80,14 +83,13 @@ def test_engine_knobs_changed_while_running_change_no_bit(
         assert slots == [5, 20, 20, 2, 2, whole, 3, 3]
         assert windows[:6] == [3.0, 3.0, 0.0, 8.0, 1.0, 1.0]
         assert_same(losses, engine, undisturbed)
-    changed = [(data["step"], data["knob"], data["old"], data["new"]) for data in sink.data_of("changed")]
-    assert changed == [
-        (2, "policy", "clock_pro", "lru"), (2, "max_gpu_blocks", 5, 20), (3, "prefetch_window", 3, 0),
-        (4, "prefetch_window", 0, 8), (4, "max_gpu_blocks", 20, 2), (5, "prefetch_window", 8, 1),
-        (5, "policy", "lru", "clock_pro"), (6, "policy", "clock_pro", "optimal"), (6, "max_gpu_blocks", 2, whole),
-        (7, "prefetch_window", 1, "auto"), (7, "max_gpu_blocks", whole, 3),
+    assert [(one.step, one.knob.value, one.old, one.new) for one in sink.knobs] == [
+        (2, "max_gpu_blocks", 5, 20), (2, "policy", "clock_pro", "lru"), (3, "prefetch_window", 3, 0),
+        (4, "max_gpu_blocks", 20, 2), (4, "prefetch_window", 0, 8), (5, "policy", "lru", "clock_pro"),
+        (5, "prefetch_window", 8, 1), (6, "max_gpu_blocks", 2, whole), (6, "policy", "clock_pro", "optimal"),
+        (7, "max_gpu_blocks", whole, 3), (7, "prefetch_window", 1, "auto"),
     ]  # fmt: skip
-    assert all(str(data["step"]) in message and data["knob"] in message for _, message, data in sink.notes)
+    assert all(one.status is KnobStatus.HOLDS and f"step {one.step}" in one.message for one in sink.knobs)
 
 
 def test_engine_arena_never_holds_more_than_was_asked_for_last(llama: Path) -> None:
@@ -97,7 +99,7 @@ def test_engine_arena_never_holds_more_than_was_asked_for_last(llama: Path) -> N
 
         def on_step(step: int) -> None:
             most.append(engine.last_metrics["tier/device_bytes"] / (16 << 10))
-            engine.request(max_blocks={1: 2, 2: 12, 3: 4}.get(step, 2))
+            request(engine, (Knob.MAX_GPU_BLOCKS, {1: 2, 2: 12, 3: 4}.get(step, 2)))
 
         engine.train(SOURCE, 5, lambda: False, on_step)
     assert [used <= limit for used, limit in zip(most, [20, 2, 12, 4, 2], strict=True)] == [True] * 5, most
@@ -106,37 +108,37 @@ def test_engine_arena_never_holds_more_than_was_asked_for_last(llama: Path) -> N
 def test_engine_later_request_wins_over_an_earlier_one(llama: Path, undisturbed: Result) -> None:
     sink = NotingSink()
     with running(llama, sink=sink, offload={"param_block_size": BLOCK, "max_gpu_blocks": 5}, **SECTIONS) as engine:
-        engine.request(window=7, max_blocks=9)
-        engine.request(window=2)
-        engine.request(policy=Policy.CLOCK_PRO)  # what it is already
+        request(engine, (Knob.PREFETCH_WINDOW, 7), (Knob.MAX_GPU_BLOCKS, 9), (Knob.PREFETCH_WINDOW, 2))
+        request(engine, (Knob.POLICY, "clock_pro"))  # what it is already
         losses, slots, windows = train_with_requests(engine, {})
         assert (set(slots), set(windows)) == ({9}, {2.0})
         assert_same(losses, engine, undisturbed)
-    assert [data["knob"] for data in sink.data_of("changed")] == ["prefetch_window", "max_gpu_blocks"]
+    assert [(one.number, one.old, one.new, one.step) for one in sink.knobs] == [
+        (1, 3, 7, 1), (2, 5, 9, 1), (3, 7, 2, 1), (1, "clock_pro", "clock_pro", 1),
+    ]  # fmt: skip
 
 
-def test_engine_arena_that_is_too_small_is_refused_when_it_is_asked_for_and_the_run_goes_on(
-    llama: Path, undisturbed: Result
-) -> None:
-    with running(llama, offload={"param_block_size": BLOCK, "max_gpu_blocks": 5}, **SECTIONS) as engine:
-        with pytest.raises(ArenaTooSmall) as refusal:
-            engine.request(max_blocks=1, window=0)
-        assert refusal.value.needed == 2
+def test_engine_arena_that_is_too_small_is_refused_and_the_run_goes_on(llama: Path, undisturbed: Result) -> None:
+    sink = NotingSink()
+    with running(llama, sink=sink, offload={"param_block_size": BLOCK, "max_gpu_blocks": 5}, **SECTIONS) as engine:
+        request(engine, (Knob.MAX_GPU_BLOCKS, 1))
         losses, slots, windows = train_with_requests(engine, {})
         assert (set(slots), set(windows)) == ({5}, {3.0})
         assert_same(losses, engine, undisturbed)
+    [refused] = sink.knobs
+    assert (refused.status, refused.step) == (KnobStatus.REFUSED, 1)
+    assert "max_gpu_blocks stays 5" in refused.message and "needs 2 slots" in refused.message
 
 
 def test_engine_arena_without_copies_stays_as_it_is_and_says_so(llama: Path, undisturbed: Result) -> None:
     sink = NotingSink()
     with running(llama, sink=sink, offload={"param_block_size": BLOCK}, **SECTIONS) as engine:
-        losses, slots, _ = train_with_requests(engine, {2: {"max_blocks": 30}})
+        losses, slots, _ = train_with_requests(engine, {2: [(Knob.MAX_GPU_BLOCKS, 30)]})
         assert set(slots) == {2}
         assert_same(losses, engine, undisturbed)
-    assert [line for line in sink.lines if line[0] == "warning"] == [
-        ("warning", "max_gpu_blocks has no effect: products read the weights where they lie in RAM")
-    ]
-    assert sink.data_of("changed") == []
+    [refused] = sink.knobs
+    assert (refused.status, refused.step) == (KnobStatus.REFUSED, 3)
+    assert "no effect" in refused.message
 
 
 def test_engine_window_auto_widens_while_compute_waits(llama: Path, undisturbed: Result) -> None:
@@ -167,10 +169,11 @@ class SmallDevice(ChaosBackend):
 
 
 def test_engine_arena_that_the_device_has_no_memory_for_leaves_the_old_one(llama: Path, undisturbed: Result) -> None:
-    requests: dict[int, dict[str, Any]] = {1: {"max_blocks": 20}, 2: {"max_blocks": 9}}
+    requests: dict[int, Wish] = {1: [(Knob.MAX_GPU_BLOCKS, 20)], 2: [(Knob.MAX_GPU_BLOCKS, 9)]}
     sink, offload = NotingSink(), {"param_block_size": BLOCK, "max_gpu_blocks": 5}
     with running(llama, sink=sink, backend=SmallDevice(0), offload=offload, **SECTIONS) as engine:
         losses, slots, _ = train_with_requests(engine, requests)
         assert_same(losses, engine, undisturbed)
     assert slots == [5, 5, 9, 9, 9, 9, 9, 9]
-    assert [line for line in sink.lines if "max_gpu_blocks stays 5" in line[1] and "9 GiB" in line[1]]
+    assert [one.status.value for one in sink.knobs] == ["refused", "holds"]
+    assert "max_gpu_blocks stays 5" in sink.knobs[0].message and "9 GiB" in sink.knobs[0].message

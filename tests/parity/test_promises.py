@@ -173,7 +173,7 @@ def test_engine_gradient_that_overflows_in_one_layer_alone_names_that_layer(llam
 
         def norm_when_gathered(stage: int) -> None:
             if stage == 2:
-                engine._backend.after_gathers(overflow)
+                engine._loaded.backend.after_gathers(overflow)
             real(stage)
 
         gather.norm_when_gathered = norm_when_gathered

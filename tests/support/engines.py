@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from horizon_app.contracts.events import KnobChanged
 from horizon_app.contracts.spec_parse import parse_spec
 from horizon_app.data.batches import BatchSource
 from horizon_app.engine.errors import TierExhausted
@@ -46,11 +47,15 @@ NOTHING: Mapping[str, Any] = {}
 
 
 class NotingSink(NullSink):
-    """Keeps notes and log lines."""
+    """Keeps notes, changed knobs and log lines."""
 
     def __init__(self) -> None:
         self.notes: list[tuple[str, str, dict[str, Any]]] = []
         self.lines: list[tuple[str, str]] = []
+        self.knobs: list[KnobChanged] = []
+
+    def knob(self, change: KnobChanged) -> None:
+        self.knobs.append(change)
 
     def note(self, kind: str, message: str, data: Mapping[str, Any]) -> None:
         self.notes.append((kind, message, dict(data)))

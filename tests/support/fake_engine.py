@@ -4,19 +4,21 @@ import hashlib
 import json
 import math
 import os
+import queue
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from horizon_app.contracts.checkpoints import STATE, CheckpointFile
 from horizon_app.contracts.data_spec import DataSpec
-from horizon_app.contracts.events import PeakUse
+from horizon_app.contracts.events import KnobChanged, PeakUse
+from horizon_app.contracts.knobs import AskedChange, Knob, KnobStatus, KnobValue
 from horizon_app.contracts.problems import FieldProblem
 from horizon_app.contracts.residency import (
     BlockFacts,
@@ -27,7 +29,7 @@ from horizon_app.contracts.residency import (
     StageLayout,
     encode_frame,
 )
-from horizon_app.contracts.run_spec import Policy, RunSpec
+from horizon_app.contracts.run_spec import RunSpec
 from horizon_app.data.batches import Batch, BatchSource
 from horizon_app.data.errors import DataError
 from horizon_app.engine.errors import EngineError
@@ -98,7 +100,11 @@ class FakeEngine:
         self._steps = 0
         self.evaluates = False
         self.closed = threading.Event()
-        self.requests: list[tuple[int | Literal["auto"] | None, int | None, Policy | None]] = []
+        self._asked: queue.SimpleQueue[AskedChange] = queue.SimpleQueue()
+        self.requests: list[tuple[str, KnobValue]] = []
+        self.knobs: dict[Knob, KnobValue] = {
+            Knob.PREFETCH_WINDOW: 3, Knob.MAX_GPU_BLOCKS: NUM_SLOTS, Knob.POLICY: "clock_pro",
+        }  # fmt: skip
         self.plan_facts: Mapping[str, Any] = {"param_block_size": 4096, "max_gpu_blocks": NUM_SLOTS}
 
     def train(
@@ -109,6 +115,7 @@ class FakeEngine:
         for step in range(self._steps + 1, total_steps + 1):
             if should_stop():
                 break
+            self._take_up(step)
             next(batches)
             self._before_step(step)
             if self._sink.wants_residency():
@@ -118,17 +125,24 @@ class FakeEngine:
             on_step(step)
         return self._steps
 
-    def request(
-        self,
-        *,
-        window: int | None = None,
-        auto_window: bool = False,
-        max_blocks: int | None = None,
-        policy: Policy | None = None,
-    ) -> None:
-        if max_blocks == 1:
-            raise EngineError("offload.max_gpu_blocks is 1, but a step needs 2 slots at once; set it to 2 or more")
-        self.requests.append(("auto" if auto_window else window, max_blocks, policy))
+    def request(self, change: AskedChange) -> None:
+        self._asked.put(change)
+
+    def _take_up(self, step: int) -> None:
+        while not self._asked.empty():
+            change = self._asked.get()
+            self.requests.append((change.knob.value, change.value))
+            old = self.knobs[change.knob]
+            refused = change.knob is Knob.MAX_GPU_BLOCKS and change.value == 1
+            if not refused:
+                self.knobs[change.knob] = change.value
+            self._sink.knob(
+                KnobChanged(
+                    number=change.number, knob=change.knob, old=old, new=change.value, step=step, who=change.who,
+                    status=KnobStatus.REFUSED if refused else KnobStatus.HOLDS,
+                    message="a step needs 2 slots at once; set it to 2 or more" if refused else "",
+                )
+            )  # fmt: skip
 
     def evaluate(self, batches: Iterable[Batch]) -> Evaluation:
         return Evaluation(loss=sum(1.0 for _ in batches) / (1 + self._steps), num_tokens=1)
@@ -151,6 +165,9 @@ class FakeEngine:
     def restore(self, folder: Path) -> int:
         self._steps = int((folder / STATE).read_text())
         return self._steps
+
+    def settle(self) -> None:
+        """Nothing waits."""
 
     def close(self) -> None:
         self.closed.set()

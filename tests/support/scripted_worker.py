@@ -1,7 +1,7 @@
 """`python -m tests.support.scripted_worker RUN_DIR`: a worker of contracts alone, which starts at once.
 
 It does what the run's notes tell it as JSON: `step_s`, `ignore_stop`, `nan_at`, `garbage_at`, `log_bytes` (a log line
-a step), `die_at` (a torn line, then SIGKILL).
+a step), `die_at` (a torn line, then SIGKILL), `refused_knobs` (reasons by knob).
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 from horizon_app.contracts.events import (
+    WORKER,
     CheckpointWritten,
     Event,
     FactNoted,
@@ -33,6 +34,7 @@ from horizon_app.contracts.residency import (
     encode_frame,
 )
 from horizon_app.contracts.run_state import RunState
+from tests.support.scripted_knobs import ScriptedKnobs
 
 NUM_BLOCKS = 8
 
@@ -46,15 +48,20 @@ class ScriptedWorker:
         self._journal = (run_dir / "journal.jsonl").open("ab", buffering=0)
         self._frames = (run_dir / "residency.bin").open("ab", buffering=0)
         self._signalled = False
+        self._knobs = ScriptedKnobs(run_dir / "commands.jsonl", self._script.get("refused_knobs", {}))
 
     def run(self) -> int:
         self._heed_signals()
         identity = {"pid": os.getpid(), "start_time": psutil.Process().create_time(), "heartbeat": time.time()}
         (self._run_dir / "worker.json").write_text(json.dumps(identity))
         self._emit(LogWritten(message="hello"))
-        self._emit(FactNoted(kind="plan", message="", data={"total_steps": self._steps}))
+        self._emit(
+            FactNoted(
+                kind="plan", message="", data={"total_steps": self._steps, "blocks": NUM_BLOCKS, "max_gpu_blocks": 2}
+            )
+        )
         self._emit(FactNoted(kind="layout", message="", data=layout().model_dump(mode="json")))
-        self._emit(StateChanged(state=RunState.RUNNING))
+        self._emit(StateChanged(state=RunState.RUNNING, who=WORKER))
         done = 0
         while done < self._steps and not self._should_stop():
             done += 1
@@ -63,12 +70,14 @@ class ScriptedWorker:
         self._emit(CheckpointWritten(step=done, path=f"checkpoints/{done}", bytes=7))
         outcome = RunOutcome(state=state, optimizer_steps=done)
         self._emit(FactNoted(kind="outcome", message="", data=outcome.model_dump(mode="json")))
-        self._emit(StateChanged(state=state))
+        self._emit(StateChanged(state=state, who=WORKER))
         words = {"exit_code": 0, "state": state.value, "reason": ""}
         (self._run_dir / "exit.json").write_text(json.dumps(words))
         return 0
 
     def _step(self, step: int) -> None:
+        for answer in self._knobs.take_up(step):
+            self._emit(answer)
         time.sleep(float(self._script.get("step_s", os.environ.get("HORIZON_FAKE_STEP_S", "0.01"))))
         if step == self._script.get("die_at"):
             self._journal.write(b'{"type":"metrics","step":')

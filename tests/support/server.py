@@ -96,7 +96,7 @@ class ServerProcess:
         assert self.url, f"the server ended with {self._process.wait()}"
         used = psutil.Process(self._process.pid).cpu_times()
         self.ready_cpu_s = used.user + used.system
-        self.client = httpx.Client(base_url=f"{self.url}/api/v1", trust_env=False, verify=False)
+        self.client = httpx.Client(base_url=f"{self.url}/api/v1", trust_env=False, verify=False, timeout=60)
         return self
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:

@@ -80,6 +80,7 @@ def new_run(number: int | None = None, **changes: Any) -> NewRun:
     created = _EPOCH + timedelta(seconds=next(_numbers) if number is None else number)
     values: dict[str, Any] = {
         "id": new_run_id(created), "name": "a run", "tags": [], "notes": "", "held": False, "created_at": created,
+        "queue_device": "cpu", "share_device": False, "cloned_from": None, "asked": {},
         "spec": {}, "model_dir": "/m", "data_paths": ["/d"], "base_dir": "/", "disk_dir": None, "model_name": "m",
         "architecture": None, "parameters": None, "total_steps": None, "idempotency_key": None,
     }  # fmt: skip
@@ -92,5 +93,5 @@ def add_run(database: Database, state: RunState = RunState.QUEUED, **changes: An
     with database.write() as tx:
         insert_run(tx, run)
         for step in _WAYS[state]:
-            change_state(tx, run.id, step)
+            change_state(tx, run.id, step, who="test")
     return run.id

@@ -1,17 +1,18 @@
-"""Runs: submit, list, show, change, stop, resume, delete; and their checkpoints."""
+"""Runs: submit, clone, list, show, change, stop, resume; and their checkpoints."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
-from horizon_app.api.deps import CommasToo, Past, RunIdPath, Station
-from horizon_app.api.schemas import EditBody, NewRunBody, ResumeBody, StopBody
+from horizon_app.api.deps import CommasToo, Past, RunIdPath, Station, Who
+from horizon_app.api.schemas import CloneBody, EditBody, NewRunBody, ResumeBody, StopBody
 from horizon_app.contracts.problems import Problem
 from horizon_app.contracts.run_state import RunState
-from horizon_app.contracts.run_view import CheckpointsAnswer, Freed, Run, RunDetail, RunPage
+from horizon_app.contracts.run_view import CheckpointsAnswer, Run, RunDetail, RunPage
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 StepPath = Annotated[int, Path(ge=0, description="optimizer step of a checkpoint")]
+KeyHeader = Annotated[str | None, Header(max_length=255, description="makes a repeated call harmless")]
 _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": Problem}}
 _CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": Problem}}
 
@@ -22,23 +23,44 @@ def list_runs(
     state: Annotated[list[RunState] | None, CommasToo, Query(description="only these states")] = None,
     tag: Annotated[str | None, Query(description="only runs with this tag")] = None,
     q: Annotated[str | None, Query(description="a filter: words, field:word, comparisons, and, or, not")] = None,
+    archived: Annotated[
+        Literal["false", "true", "all"], Query(description="true: only what is archived; all: that too")
+    ] = "false",
     sort: Annotated[str, Query(description="a field or a metric, with - for falling order")] = "-created_at",
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     cursor: Annotated[str | None, Query(description="next_cursor of the page before")] = None,
 ) -> RunPage:
     """The history, a page at a time."""
-    return past.runs(states=state or (), tag=tag, q=q, sort=sort, limit=limit, cursor=cursor)
+    return past.runs(states=state or (), tag=tag, q=q, archived=archived, sort=sort, limit=limit, cursor=cursor)
 
 
 @router.post("", status_code=201, responses={422: {"model": Problem}})
 def create_run(
     body: NewRunBody,
     station: Station,
+    who: Who,
     response: Response,
-    idempotency_key: Annotated[str | None, Header(max_length=255, description="makes a repeated call harmless")] = None,
+    idempotency_key: KeyHeader = None,
 ) -> RunDetail:
     """Check a spec and queue it as a run."""
-    run = station.submit(body.spec, start=body.start, key=idempotency_key)
+    run = station.submit(body.spec, start=body.start, key=idempotency_key, who=who)
+    station.nudge()
+    response.headers["Location"] = f"/api/v1/runs/{run.id}"
+    return run
+
+
+@router.post("/{run_id}/clone", status_code=201, responses={**_NOT_FOUND, 422: {"model": Problem}})
+def clone_run(
+    run_id: RunIdPath,
+    station: Station,
+    who: Who,
+    response: Response,
+    body: CloneBody | None = None,
+    idempotency_key: KeyHeader = None,
+) -> RunDetail:
+    """Submit the spec of a run again, as a new run, with changes."""
+    asked = body or CloneBody()
+    run = station.clone(run_id, asked.set, name=asked.name, start=asked.start, key=idempotency_key, who=who)
     station.nudge()
     response.headers["Location"] = f"/api/v1/runs/{run.id}"
     return run
@@ -58,24 +80,10 @@ def edit_run(run_id: RunIdPath, body: EditBody, station: Station) -> Run:
     return run
 
 
-@router.delete("/{run_id}", responses={**_NOT_FOUND, **_CONFLICT})
-def delete_run(run_id: RunIdPath, station: Station) -> Freed:
-    """Remove a run with its checkpoints."""
-    return Freed(freed_bytes=station.delete(run_id))
-
-
-@router.post("/{run_id}/start", status_code=202, responses={**_NOT_FOUND, **_CONFLICT})
-def start_run(run_id: RunIdPath, station: Station) -> Run:
-    """Put a run that was submitted with `start: false` into the queue."""
-    run = station.start(run_id)
-    station.nudge()
-    return run
-
-
 @router.post("/{run_id}/resume", status_code=202, responses={**_NOT_FOUND, **_CONFLICT, 422: {"model": Problem}})
-def resume_run(run_id: RunIdPath, station: Station, body: ResumeBody | None = None) -> Run:
+def resume_run(run_id: RunIdPath, station: Station, who: Who, body: ResumeBody | None = None) -> Run:
     """Queue an ended run again: it goes on from its newest whole checkpoint."""
-    run = station.resume(run_id, body.set if body is not None else {})
+    run = station.resume(run_id, body.set if body is not None else {}, who=who)
     station.nudge()
     return run
 
@@ -105,8 +113,8 @@ def unpin_checkpoint(run_id: RunIdPath, step: StepPath, station: Station) -> Che
 
 
 @router.post("/{run_id}/stop", status_code=202, responses={**_NOT_FOUND, **_CONFLICT})
-def stop_run(run_id: RunIdPath, station: Station, body: StopBody | None = None) -> Run:
+def stop_run(run_id: RunIdPath, station: Station, who: Who, body: StopBody | None = None) -> Run:
     """Ask a run to stop at the next optimizer step."""
-    run = station.stop(run_id, save=body.save if body is not None else True)
+    run = station.stop(run_id, save=body.save if body is not None else True, who=who)
     station.nudge()
     return run

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from horizon_app.contracts.events import KnobChanged
 from horizon_app.contracts.residency import BlockLayout
 
 
@@ -29,6 +30,10 @@ class TelemetrySink(Protocol):
         """A fact with no type of its own."""
         ...
 
+    def knob(self, change: KnobChanged) -> None:
+        """What came of a change of a knob."""
+        ...
+
     def log(self, level: str, message: str) -> None:
         """One log line."""
         ...
@@ -51,6 +56,9 @@ class NullSink:
         """Drop it."""
 
     def note(self, kind: str, message: str, data: Mapping[str, Any]) -> None:
+        """Drop it."""
+
+    def knob(self, change: KnobChanged) -> None:
         """Drop it."""
 
     def log(self, level: str, message: str) -> None:

@@ -10,25 +10,22 @@ from horizon_app.engine.memory.arena import Arena
 from horizon_app.engine.memory.block_table import BlockTable
 from horizon_app.engine.memory.geometry import Partition
 from horizon_app.engine.memory.host_pool import HostPool
-from horizon_app.engine.model.discovery import Discovered
 from horizon_app.engine.model.staged import StagedModel
 from horizon_app.engine.optim.adamw import CHUNK, AdamWConfig, HostAdamW
 from horizon_app.engine.optim.loss_scale import LossScale
 from horizon_app.engine.optim.moments import FullMoments, PackedMoments
 from horizon_app.engine.policy.choose import make_policy
 from horizon_app.engine.streaming.access import DeviceAccess, SegmentDoor, WeightAccess, Workspace
-from horizon_app.engine.streaming.backends.protocol import Backend
 from horizon_app.engine.streaming.gradients import GradientGather
 from horizon_app.engine.streaming.schedule import StageOrder
 from horizon_app.engine.streaming.streamer import Streamer
 from horizon_app.engine.telemetry.counters import Counters
 from horizon_app.engine.training.config import EngineConfig
 from horizon_app.engine.training.forward import ForwardPass
-from horizon_app.engine.training.host_tier import HostFactory
 from horizon_app.engine.training.layer_inputs import HeldInputs, HostInputs, LayerInputs
+from horizon_app.engine.training.loading import LoadedModel, ModelPlan
 from horizon_app.engine.training.passes import PassParts, StagePasses
 from horizon_app.engine.training.rehearsal import learn_order
-from horizon_app.engine.training.sizes import Sizes
 from horizon_app.engine.training.stages import StageParts, Stages
 from horizon_app.engine.training.step import OptimizerStep, StepParts
 from horizon_app.engine.training.updates import WeightUpdates
@@ -87,14 +84,18 @@ class Machinery:
     unused: tuple[str, ...]  # parameters that take no part in the loss
 
 
-def assemble_device(
-    config: EngineConfig, sizes: Sizes, found: Discovered, partition: Partition, pool: HostPool, backend: Backend,
-    hooks: Hooks,
-) -> DeviceTier:  # fmt: skip
+def assemble_device(plan: ModelPlan, loaded: LoadedModel, hooks: Hooks) -> DeviceTier:
     """Bind the model to its blocks, and take the arena. Raises UnsupportedModel."""
+    config, sizes, partition = plan.config, plan.sizes, plan.partition
+    pool, backend = loaded.pool, loaded.backend
     door = SegmentDoor()
     model = StagedModel(
-        found, partition, door, device=config.device, compute_dtype=config.compute_dtype, keep_fp32=config.keep_fp32
+        plan.found,
+        partition,
+        door,
+        device=config.device,
+        compute_dtype=config.compute_dtype,
+        keep_fp32=config.keep_fp32,
     )
     orders, trained = learn_order(partition, model, door)
     for lookup in model.lookups:
@@ -114,12 +115,11 @@ def assemble_device(
     )  # fmt: skip
 
 
-def assemble(
-    config: EngineConfig, sizes: Sizes, found: Discovered, partition: Partition, pool: HostPool, backend: Backend,
-    host: HostFactory, hooks: Hooks,
-) -> Machinery:  # fmt: skip
+def assemble(plan: ModelPlan, loaded: LoadedModel, hooks: Hooks) -> Machinery:
     """Everything that training needs on top of the device tier. Raises UnsupportedModel."""
-    device = assemble_device(config, sizes, found, partition, pool, backend, hooks)
+    config, sizes, partition = plan.config, plan.sizes, plan.partition
+    pool, backend = loaded.pool, loaded.backend
+    device = assemble_device(plan, loaded, hooks)
     model, streamer, table, arena = device.model, device.streamer, device.table, device.arena
     gather = GradientGather(
         partition=partition, pool=pool, arena=arena, table=table, backend=backend, streamer=streamer,
@@ -130,7 +130,7 @@ def assemble(
     updates = _updates(config, partition, pool, table, model, device.trained)
     streamer.gate = updates
     inputs = (
-        HostInputs(backend, partition.block_numel, sizes.inputs, host.new_input_plane)
+        HostInputs(backend, partition.block_numel, sizes.inputs, loaded.host.new_input_plane)
         if sizes.host_inputs
         else HeldInputs()
     )

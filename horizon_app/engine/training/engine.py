@@ -11,30 +11,18 @@ from typing import Any
 import torch
 
 from horizon_app.contracts.events import PeakUse
+from horizon_app.contracts.knobs import AskedChange
 from horizon_app.contracts.residency import BlockLayout
-from horizon_app.contracts.run_spec import Init, Policy
 from horizon_app.data.batches import Batch, BatchSource
 from horizon_app.engine.errors import EngineError
 from horizon_app.engine.hardware.memory_errors import is_out_of_memory
 from horizon_app.engine.hardware.probe import anonymous_bytes
 from horizon_app.engine.memory.disk_io import OS_DISK, DiskSystem
-from horizon_app.engine.memory.disk_tier import DiskTier
 from horizon_app.engine.model.companions import read_companions
-from horizon_app.engine.model.discovery import (
-    Discovered,
-    build_meta,
-    discover,
-    load_config,
-    stage_parameters,
-    stored_buffers,
-)
-from horizon_app.engine.model.random_init import initialise
-from horizon_app.engine.model.weights import WeightPlan, plan_weights, read_weights
+from horizon_app.engine.model.discovery import stored_buffers
 from horizon_app.engine.optim.accumulation import Accumulation
 from horizon_app.engine.optim.lr_schedule import LearningRate
-from horizon_app.engine.streaming.backends.choose import make_backend
 from horizon_app.engine.streaming.backends.protocol import Backend
-from horizon_app.engine.streaming.partition import partition
 from horizon_app.engine.telemetry.sink import TelemetrySink
 from horizon_app.engine.training.assemble import ArenaHook, Hooks, assemble
 from horizon_app.engine.training.checkpoint import EngineState, Snapshot, read_state, room_for
@@ -42,12 +30,11 @@ from horizon_app.engine.training.config import EngineConfig
 from horizon_app.engine.training.evaluation import Evaluator
 from horizon_app.engine.training.feed import BatchFeed, FeedPosition
 from horizon_app.engine.training.generation import Generation, num_positions
-from horizon_app.engine.training.host_tier import HostFactory, HostLayout
 from horizon_app.engine.training.live_knobs import LiveKnobs
+from horizon_app.engine.training.loading import LoadedModel, plan_model
 from horizon_app.engine.training.plane_files import PlaneFiles
 from horizon_app.engine.training.report import StepReport, block_layout, plan_facts
 from horizon_app.engine.training.requests import Continuation, Evaluation, OnTokens, Sampling
-from horizon_app.engine.training.sizes import Sizes, decide_sizes
 from horizon_app.engine.training.step import StepResult
 
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
@@ -64,37 +51,24 @@ class Engine:
         """Build everything and load the weights. Raises EngineError subclasses; tests pass backend and disk."""
         self._config, self._sink = config, sink
         before = anonymous_bytes()
-        self._hf_config = load_config(config.model_dir)
-        found = discover(build_meta(self._hf_config))
-        stages = stage_parameters(found)
-        weights = self._plan_weights(found, [parameter.name for _, stage in stages for parameter in stage])
-        self._partition = partition(stages, block_bytes=config.block_bytes, element_bytes=config.compute_dtype.itemsize)
-        host_layout = HostLayout(
-            self._partition, config.compute_dtype, config.optimizer_state, averages=config.gradient_ema > 0
-        )
-        text_config = self._hf_config.get_text_config()
-        self.sizes: Sizes = decide_sizes(config, self._partition, host_layout, text_config)
+        plan = plan_model(config, trains=True)
+        self._partition, self.sizes = plan.partition, plan.sizes
         self._process_bytes = (
             None if before is None else before + self.sizes.process_bytes(on_cpu=config.device.type == "cpu")
         )
-        self._aliases = found.aliases
+        self._aliases = plan.found.aliases
+        self._positions = num_positions(plan.hf_config)
         self.step_count = 0
         self._position = FeedPosition()
         self.last_metrics: dict[str, float] = {}
         with contextlib.ExitStack() as undo:
-            self._backend = backend or make_backend(config.device)
-            undo.callback(self._backend.close)
-            self._disk = DiskTier(config.disk_dir, limit_bytes=config.disk_limit_bytes, system=disk_system)
-            undo.callback(self._disk.close)
-            host = HostFactory(self._disk, policy=config.policy, pinned=self._backend.pins_host_memory)
-            self._pool = host.new_pool(self._partition, host_layout, self.sizes.placement)
-            undo.callback(self._pool.close)
-            self._load(found, weights)
-            self._buffers = stored_buffers(found.causal)
+            self._loaded = LoadedModel(plan, backend=backend, disk_system=disk_system)
+            undo.callback(self._loaded.close)
+            self._pool, self._disk = self._loaded.pool, self._loaded.disk
+            self._buffers = stored_buffers(plan.found.causal)
             self._m = assemble(
-                config, self.sizes, found, self._partition, self._pool, self._backend, host,
-                Hooks(on_slot_release=on_slot_release, on_access=self._show_residency),
-            )  # fmt: skip
+                plan, self._loaded, Hooks(on_slot_release=on_slot_release, on_access=self._show_residency)
+            )
             undo.pop_all()
         self._accumulation = Accumulation(
             policy=config.accumulation, keep_global_batch=config.keep_global_batch, global_batch=config.global_batch,
@@ -145,12 +119,9 @@ class Engine:
 
     # -- what it does
 
-    def request(
-        self, *, window: int | None = None, auto_window: bool = False, max_blocks: int | None = None,
-        policy: Policy | None = None,
-    ) -> None:  # fmt: skip
-        """Change knobs before the next optimizer step. From any thread; what is None stays. Raises ArenaTooSmall."""
-        self._knobs.request(window=window, auto_window=auto_window, max_blocks=max_blocks, policy=policy)
+    def request(self, change: AskedChange) -> None:
+        """Change a knob before the next optimizer step; the sink is told what came of it. From any thread."""
+        self._knobs.request(change)
 
     def train(
         self, source: BatchSource, total_steps: int, should_stop: Callable[[], bool], on_step: Callable[[int], None]
@@ -226,28 +197,19 @@ class Engine:
     ) -> list[Continuation]:
         """New tokens behind each prompt, from the weights as they are. Raises EngineError."""
         self._m.updates.flush()
-        positions = num_positions(self._hf_config)
-        return Generation(self._m.stages, self._m.forward, positions=positions).run(prompts, sampling, on_tokens)
+        generation = Generation(self._m.stages, self._m.forward, positions=self._positions)
+        return generation.run(prompts, sampling, on_tokens)
+
+    def settle(self) -> None:
+        """Return once no update of the weights waits. Changes no bit of what follows. Raises EngineError."""
+        self._m.updates.flush()
 
     def close(self) -> None:
         """Stop threads and give memory back."""
         self._m.updates.close()
-        self._backend.close()
-        self._m.inputs.close()
-        self._pool.close()
-        self._disk.close()
+        self._loaded.close(once_still=self._m.inputs.close)
 
     # -- inside
-
-    def _plan_weights(self, found: Discovered, names: Sequence[str]) -> WeightPlan | None:
-        """Where the weights are, found out before memory is taken; None where they are drawn at random."""
-        return None if self._config.init is Init.RANDOM else plan_weights(self._config.model_dir, found, names)
-
-    def _load(self, found: Discovered, weights: WeightPlan | None) -> None:
-        if weights is None:
-            initialise(found, self._partition.by_name, self._pool.write, self._config.seed)
-        else:
-            read_weights(weights, self._partition.by_name, self._pool.write)
 
     def _attempt(
         self, batch: Batch, step: int, learning_rate: float, should_stop: Callable[[], bool]

@@ -1,9 +1,12 @@
 """Knobs that change while a run runs: asked for at any time, from any thread; taken up between two optimizer steps."""
 
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
+from horizon_app.contracts.events import KnobChanged
+from horizon_app.contracts.knobs import AskedChange, Knob, KnobStatus, KnobValue
 from horizon_app.contracts.run_spec import Policy
+from horizon_app.engine.errors import EngineError, KnobRefused
 from horizon_app.engine.hardware.memory_errors import is_out_of_memory
 from horizon_app.engine.memory.geometry import Partition
 from horizon_app.engine.policy.choose import make_policy
@@ -13,17 +16,11 @@ from horizon_app.engine.training.config import EngineConfig
 from horizon_app.engine.training.sizes import Sizes, cap_slots, gradient_slots
 from horizon_app.engine.training.window import AutoWindow
 
-
-@dataclass(slots=True)
-class _Asked:
-    window: int | None = None
-    auto_window: bool = False
-    max_blocks: int | None = None
-    policy: Policy | None = None
+_Turn = tuple[Callable[[], KnobValue], Callable[[KnobValue], None]]
 
 
 class LiveKnobs:
-    """Holds what was asked for, and the window that adjusts itself."""
+    """Holds what was asked for, answers each change once, and has the window that adjusts itself."""
 
     def __init__(
         self, config: EngineConfig, sizes: Sizes, partition: Partition, machinery: Machinery, sink: TelemetrySink
@@ -32,38 +29,25 @@ class LiveKnobs:
         self._m, self._sink = machinery, sink
         self._policy = config.policy
         self._auto = AutoWindow(machinery.streamer.window) if config.window is None else None
-        self._asked = _Asked()
+        self._asked: list[AskedChange] = []
         self._lock = threading.Lock()
+        self._turns: Mapping[Knob, _Turn] = {
+            Knob.PREFETCH_WINDOW: (self._window, self._set_window),
+            Knob.MAX_GPU_BLOCKS: (lambda: self._m.arena.num_slots, self._resize),
+            Knob.POLICY: (lambda: self._policy.value, self._set_policy),
+        }
 
-    def request(self, *, window: int | None, auto_window: bool, max_blocks: int | None, policy: Policy | None) -> None:
-        """Note what should change; later requests win. Raises ArenaTooSmall."""
-        if max_blocks is not None:
-            cap_slots(max_blocks, self._partition)
+    def request(self, change: AskedChange) -> None:
+        """Note what should change, behind what was asked for before. From any thread."""
         with self._lock:
-            if window is not None or auto_window:
-                self._asked.window, self._asked.auto_window = window, auto_window
-            if max_blocks is not None:
-                self._asked.max_blocks = max_blocks
-            if policy is not None:
-                self._asked.policy = policy
+            self._asked.append(change)
 
     def apply(self, step: int) -> None:
-        """Take up what was asked for; optimizer step `step` is the first with it."""
+        """Take up what was asked for, in order, and answer it; optimizer step `step` is the first with it."""
         with self._lock:
-            asked, self._asked = self._asked, _Asked()
-        streamer = self._m.streamer
-        if asked.window is not None or asked.auto_window:
-            old = "auto" if self._auto else streamer.window
-            self._auto = AutoWindow(streamer.window) if asked.auto_window else None
-            if asked.window is not None:
-                streamer.window = asked.window
-            self._changed("prefetch_window", old, "auto" if self._auto else streamer.window, step)
-        if asked.policy is not None and asked.policy is not self._policy:
-            streamer.use_policy(make_policy(asked.policy, self._m.arena.num_slots))
-            old_policy, self._policy = self._policy, asked.policy
-            self._changed("policy", old_policy.value, asked.policy.value, step)
-        if asked.max_blocks is not None:
-            self._resize(asked.max_blocks, step)
+            asked, self._asked = self._asked, []
+        for change in asked:
+            self._sink.knob(self._take_up(change, step))
 
     def after_step(self, seconds: float) -> None:
         """Let the window follow what the step waited, where it adjusts itself."""
@@ -73,12 +57,42 @@ class LiveKnobs:
                 stall_s=counters.stall_s, seconds=seconds, late=counters.late, misses=counters.misses
             )
 
-    def _resize(self, wanted: int, step: int) -> None:
+    def _take_up(self, change: AskedChange, step: int) -> KnobChanged:
+        read, turn = self._turns[change.knob]
+        old = read()
+        try:
+            turn(change.value)
+        except EngineError as error:
+            status, new, message = KnobStatus.REFUSED, change.value, f"{change.knob} stays {old}: {error}"
+        else:
+            status, new = KnobStatus.HOLDS, read()
+            instead = "as before" if new == old else f"instead of {old} from optimizer step {step} on"
+            message = f"{change.knob} is {new} {instead}"
+        return KnobChanged(
+            number=change.number, knob=change.knob, old=old, new=new, step=step, who=change.who, status=status,
+            message=message,
+        )  # fmt: skip
+
+    def _window(self) -> KnobValue:
+        return "auto" if self._auto else self._m.streamer.window
+
+    def _set_window(self, value: KnobValue) -> None:
+        if value == "auto":
+            self._auto = self._auto or AutoWindow(self._m.streamer.window)
+        else:
+            self._auto, self._m.streamer.window = None, int(value)
+
+    def _set_policy(self, value: KnobValue) -> None:
+        policy = Policy(value)
+        if policy is not self._policy:
+            self._m.streamer.use_policy(make_policy(policy, self._m.arena.num_slots))
+            self._policy = policy
+
+    def _resize(self, value: KnobValue) -> None:
         old = self._m.arena.num_slots
         if self._shares_host:
-            self._sink.log("warning", "max_gpu_blocks has no effect: products read the weights where they lie in RAM")
-            return
-        slots = cap_slots(wanted, self._partition)
+            raise KnobRefused("it has no effect in this run, whose products read the weights where they lie in RAM")
+        slots = cap_slots(int(value), self._partition)
         if slots == old:
             return
         try:
@@ -88,17 +102,10 @@ class LiveKnobs:
                 raise
             shortage = str(error).splitlines()[0] if str(error) else type(error).__name__
         else:
-            self._changed("max_gpu_blocks", old, slots, step)
             return
         self._give_arena(old)  # what it had before fits: it was given back a moment ago
-        self._sink.log("warning", f"max_gpu_blocks stays {old}: the device has no memory for {slots} ({shortage})")
+        raise KnobRefused(f"the device has no memory for {slots} ({shortage})")
 
     def _give_arena(self, slots: int) -> None:
         self._m.streamer.resize(slots, self._partition.block_numel, self._config.compute_dtype)
         self._m.gather.num_slots = gradient_slots(slots)
-
-    def _changed(self, knob: str, old: object, new: object, step: int) -> None:
-        self._sink.note(
-            "changed", f"{knob} is {new} instead of {old} from optimizer step {step} on",
-            {"knob": knob, "old": old, "new": new, "step": step},
-        )  # fmt: skip

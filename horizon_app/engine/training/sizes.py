@@ -16,11 +16,10 @@ from horizon_app.engine.optim.accumulation import MOST_STEPS
 from horizon_app.engine.training.config import ACTIVATION_SHARE, MICRO_BATCH_TOKENS, EngineConfig
 from horizon_app.engine.training.host_tier import HostLayout, InputRoom
 from horizon_app.engine.training.loss import chunk_tokens
+from horizon_app.planning.arena import GRADIENT_SLOTS, SMALLEST_ARENA, most_slots
 
-SMALLEST_ARENA = 2
-GRADIENT_SLOTS = 2
 WIDEST_GRADIENT_SHARE = 4
-"""Gradients get a second slot from arenas of this many times two slots on: one can leave while the other fills."""
+"""Gradients get a second slot from arenas of this many times two slots on."""
 HOST_SHARE = 0.8
 """Share of the free RAM that the host tier takes by itself; the rest is for activations and whatever else runs."""
 RUNTIME_BYTES = 224 << 20
@@ -187,14 +186,14 @@ def _host_limit(config: EngineConfig) -> int:
 def _num_slots(config: EngineConfig, partition: Partition, left: int) -> int:
     if config.max_blocks is None:
         # Half of what is free, up to the whole model: activations and logits need the other half.
-        everything = len(partition.blocks) + GRADIENT_SLOTS
+        everything = most_slots(len(partition.blocks))
         return max(SMALLEST_ARENA, min(everything, max(0, left) // 2 // config.block_bytes))
     return cap_slots(config.max_blocks, partition)
 
 
 def cap_slots(wanted: int, partition: Partition) -> int:
     """The slots that an arena of `wanted` gets: never more than there is use for. Raises ArenaTooSmall."""
-    slots = min(wanted, max(len(partition.blocks) + GRADIENT_SLOTS, SMALLEST_ARENA))
+    slots = min(wanted, most_slots(len(partition.blocks)))
     if slots < SMALLEST_ARENA:
         raise ArenaTooSmall(slots=slots, needed=SMALLEST_ARENA)
     return slots

@@ -41,12 +41,12 @@ class Stages:
         self._looked_up = sorted(
             {0} | {parts.partition.by_name[lookup.parameter].stage for lookup in self.model.lookups}
         )
-        self._stale = set(range(self.head + 1))  # stages whose small parameters on the device are of an earlier step
+        self.weights_changed()
         self._next = 0  # compute step of the schedule
 
     def weights_changed(self) -> None:
         """The small parameters on the device are out of date from now on."""
-        self._stale = set(range(self.head + 1))
+        self._stale = set(range(self.head + 1))  # stages whose small parameters are of an earlier step
 
     def begin(self, schedule: Schedule) -> None:
         """Start on a schedule."""

@@ -182,3 +182,25 @@ def test_run_where_nothing_can_be_written_is_refused_with_the_folder(
     (error,) = answer.json()["errors"]
     assert error["message"] == f"{home / 'runs'} can't be written: Read-only file system"
     assert "another home folder" in error["fix"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "who"),
+    [
+        ({}, "api"),
+        ({"sec-fetch-site": "same-origin"}, "browser"),
+        ({"origin": "http://127.0.0.1:8321"}, "browser"),
+        ({"horizon-client": "python client"}, "python client"),
+        ({"horizon-client": "Server"}, "api"),
+    ],
+)
+def test_change_of_state_tells_who_asked(client: TestClient, headers: dict[str, str], who: str) -> None:
+    run = held(client)
+    client.post(f"/api/v1/runs/{run['id']}/stop", headers=headers)
+    events = client.get(f"/api/v1/runs/{run['id']}/events").json()["events"]
+    assert [(event["state"], event["who"]) for event in events] == [("queued", "api"), ("stopped", who)]
+
+
+def test_client_whose_name_is_no_word_is_refused_by_header(client: TestClient) -> None:
+    answer = client.post("/api/v1/runs/x/stop", headers={"horizon-client": "<script>"})
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "horizon-client")

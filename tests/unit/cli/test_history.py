@@ -1,9 +1,13 @@
 import httpx
 import pytest
 
-from horizon_app.cli.history import RunQuery, ServerHistory, server_url
+from horizon_app.cli.history import RunQuery, ServerHistory
+from horizon_app.cli.local_server import server_refusals, server_url
 from horizon_app.cli.refusals import CommandFailed
+from horizon_app.client import Horizon
+from horizon_app.contracts.problems import SpecRefused
 from horizon_app.contracts.run_state import RunState
+from horizon_app.control.errors import BadQuery
 
 
 def history(status: int, body: object, seen: list[httpx.Request] | None = None) -> ServerHistory:
@@ -12,7 +16,14 @@ def history(status: int, body: object, seen: list[httpx.Request] | None = None) 
             seen.append(request)
         return httpx.Response(status, json=body)
 
-    return ServerHistory(httpx.Client(base_url="http://server/api/v1", transport=httpx.MockTransport(answer)))
+    return ServerHistory(Horizon("http://server", http=httpx.MockTransport(answer), retry_for=0.0))
+
+
+def refusal(name: str, status: int, detail: str, *fields: str) -> ServerHistory:
+    errors = [{"field": field, "message": detail} for field in fields]
+    return history(
+        status, {"type": f"horizon:{name}", "title": "No", "status": status, "detail": detail, "errors": errors}
+    )
 
 
 def test_server_history_asks_only_for_what_was_given() -> None:
@@ -26,27 +37,38 @@ def test_server_history_asks_only_for_what_was_given() -> None:
 
 
 def test_server_history_delete_gives_the_bytes_freed() -> None:
-    assert history(200, {"freed_bytes": 12}).delete("r1") == 12
+    assert history(200, {"freed_bytes": 12}).delete("r1", pinned_too=False).freed_bytes == 12
 
 
-def test_server_history_of_a_refusal_fails_with_the_problems_detail() -> None:
-    body = {"type": "about:blank", "title": "Conflict", "status": 409, "detail": "run r1 is finished"}
-    with pytest.raises(CommandFailed, match="run r1 is finished"):
-        history(409, body).stop("r1", save=True)
+def test_refusal_of_the_server_fails_with_the_problems_detail() -> None:
+    with pytest.raises(CommandFailed, match="run r1 is finished"), server_refusals():
+        refusal("run-not-live", 409, "run r1 is finished").stop("r1", save=True)
 
 
-def test_server_history_of_an_answer_that_is_no_problem_names_the_status() -> None:
-    with pytest.raises(CommandFailed, match="502"):
+def test_question_refused_by_the_server_is_one_asked_wrongly_as_without_a_server() -> None:
+    with pytest.raises(BadQuery, match="no such key") as raised, server_refusals():
+        refusal("query-invalid", 422, "no such key", "sort").list(RunQuery(sort="odd"))
+    assert raised.value.field == "sort"
+
+
+def test_spec_refused_by_the_server_is_a_refused_spec_as_without_a_server() -> None:
+    with pytest.raises(SpecRefused) as raised, server_refusals():
+        refusal("spec-refused", 422, "can't change", "model.path").resume("r1", {"model.path": "x"})
+    assert [problem.field for problem in raised.value.errors] == ["model.path"]
+
+
+def test_answer_that_is_no_problem_names_the_status() -> None:
+    with pytest.raises(CommandFailed, match="502"), server_refusals():
         history(502, ["odd"]).show("r1")
 
 
-def test_server_history_without_an_answer_names_the_server() -> None:
+def test_server_without_an_answer_is_named() -> None:
     def refuse(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("refused", request=request)
 
-    client = httpx.Client(base_url="http://server/api/v1", transport=httpx.MockTransport(refuse))
-    with pytest.raises(CommandFailed, match="http://server/api/v1"):
-        ServerHistory(client).delete("r1")
+    server = Horizon("http://server", http=httpx.MockTransport(refuse), retry_for=0.0)
+    with pytest.raises(CommandFailed, match="http://server"), server_refusals():
+        ServerHistory(server).delete("r1", pinned_too=False)
 
 
 @pytest.mark.parametrize(

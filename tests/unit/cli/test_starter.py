@@ -7,6 +7,7 @@ import pytest
 
 from horizon_app.cli.refusals import CommandFailed
 from horizon_app.cli.starter import start_example
+from tests.support.made_up_server import document
 
 
 @pytest.fixture
@@ -22,7 +23,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, tuple[int, An
             return httpx.Response(status, json=body)
 
         real_client = httpx.Client
-        monkeypatch.setattr(httpx, "Client", lambda **kw: real_client(**kw, transport=httpx.MockTransport(answer)))
+        monkeypatch.setattr(
+            httpx, "Client", lambda **kw: real_client(**{**kw, "transport": httpx.MockTransport(answer)})
+        )
         return seen
 
     return answer_with
@@ -33,7 +36,7 @@ def test_example_without_a_live_run_is_written_and_started(server: Any) -> None:
         {
             "GET /api/v1/runs": (200, {"counts": {"finished": 3, "running": 0}}),
             "POST /api/v1/examples": (201, {"spec": {"name": "starter"}, "folder": "examples/starter"}),
-            "POST /api/v1/runs": (201, {"id": "r1"}),
+            "POST /api/v1/runs": (201, document("r1")),
         }
     )
     assert start_example("http://127.0.0.1:8321/") == "the example runs as r1"
@@ -51,7 +54,7 @@ def test_example_that_the_server_refuses_fails_with_its_words(server: Any) -> No
     server(
         {
             "GET /api/v1/runs": (200, {"counts": {}}),
-            "POST /api/v1/examples": (500, {"detail": "the disk is full"}),
+            "POST /api/v1/examples": (500, {"title": "No", "status": 500, "detail": "the disk is full"}),
         }
     )
     with pytest.raises(CommandFailed, match="the disk is full"):

@@ -140,16 +140,6 @@ def test_schema_says_of_every_knob_its_unit_and_what_can_not_be_chosen() -> None
     assert "delta" in sections["CompressionSpec"]["properties"]["parameters"]["x-unavailable"]
 
 
-def test_schema_marks_what_may_change_while_a_run_runs() -> None:
-    live = {
-        f"{name}.{key}"
-        for name, section in spec_schema()["$defs"].items()
-        for key, field in section.get("properties", {}).items()
-        if field.get("x-live")
-    }
-    assert live == {"OffloadSpec.prefetch_window", "OffloadSpec.max_gpu_blocks", "OffloadSpec.policy"}
-
-
 def test_schema_of_a_number_or_a_word_tells_both() -> None:
     sections = spec_schema()["$defs"]
     window = sections["OffloadSpec"]["properties"]["prefetch_window"]["anyOf"]

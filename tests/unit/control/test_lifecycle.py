@@ -28,13 +28,13 @@ def test_every_pair_of_states_is_followed_only_along_the_table(tmp_path: Path) -
                 before = read(database, run_id)
                 if is_legal(old, new):
                     with database.write() as tx:
-                        change_state(tx, run_id, new, "because")
+                        change_state(tx, run_id, new, "because", who="browser")
                     after = read(database, run_id)
                     assert (after.state, after.reason, after.last_seq) == (new, "because", before.last_seq + 1)
                     continue
                 refused = pytest.raises(IllegalTransition, match=f"{old.value} and can't become {new.value}")
                 with refused, database.write() as tx:
-                    change_state(tx, run_id, new)
+                    change_state(tx, run_id, new, who="browser")
                 assert read(database, run_id) == before
 
 
@@ -43,7 +43,9 @@ def test_change_appends_one_event_in_the_same_transaction(tmp_path: Path) -> Non
         run_id = add_run(database, RunState.RUNNING)
         with database.read() as tx:
             found = events_after(tx, run_id, 0, limit=10)
-    assert [(event["seq"], event["state"]) for event in found] == [(1, "starting"), (2, "running")]
+    assert [(event["seq"], event["state"], event["who"]) for event in found] == [
+        (1, "starting", "test"), (2, "running", "test"),
+    ]  # fmt: skip
 
 
 def test_times_of_start_and_end_are_those_of_their_changes(tmp_path: Path) -> None:
@@ -58,7 +60,7 @@ def test_times_of_start_and_end_are_those_of_their_changes(tmp_path: Path) -> No
 
 def test_change_of_an_unknown_run_is_refused(tmp_path: Path) -> None:
     with open_store(tmp_path) as database, pytest.raises(RunNotFound), database.write() as tx:
-        change_state(tx, "20260101-000000-abcdef", RunState.STARTING)
+        change_state(tx, "20260101-000000-abcdef", RunState.STARTING, who="browser")
 
 
 def test_set_state_from_a_state_that_has_passed_changes_nothing(tmp_path: Path) -> None:

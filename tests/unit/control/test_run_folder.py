@@ -89,15 +89,6 @@ def test_last_words_are_read(folder: RunFolder) -> None:
     assert (words.exit_code, words.state, words.reason) == (1, RunState.FAILED, "disk full")
 
 
-def test_remove_of_a_folder_that_is_a_link_removes_the_link_alone(tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "file").write_text("x")
-    (tmp_path / RUN_ID).symlink_to(tmp_path / "mine")
-    assert RunFolder(tmp_path, RUN_ID).remove() == 0
-    assert (tmp_path / "mine" / "file").exists() and not (tmp_path / RUN_ID).exists()
-    assert RunFolder(tmp_path, RUN_ID).remove() == 0
-
-
 def test_log_tail_is_the_last_lines(folder: RunFolder) -> None:
     assert folder.log_tail(3) == []
     (folder.path / "worker.log").write_text("\n".join(f"line {n}" for n in range(5000)) + "\n\n")

@@ -9,7 +9,7 @@ import pytest
 
 from horizon_app.contracts.problems import SpecRefused
 from horizon_app.contracts.run_state import RunState
-from horizon_app.control.errors import RunIsLive, RunNotFound, RunNotLive
+from horizon_app.control.errors import KeyReused, NotQueued, RunNotFound, RunNotLive
 from horizon_app.control.launcher import order_document
 from horizon_app.control.run_folder import RunFolder
 from horizon_app.control.workstation import Workstation
@@ -59,8 +59,23 @@ def test_submit_for_a_card_that_is_not_there_is_refused(station: Workstation, mo
 
 def test_submit_with_the_same_key_gives_the_same_run(station: Workstation) -> None:
     first = station.submit(scripted_spec(), key="k")
-    assert station.submit({"nonsense": 1}, key="k").id == first.id
+    assert station.submit(scripted_spec(), key="k").id == first.id
     assert station.submit(scripted_spec(), key="other").id != first.id
+
+
+@pytest.mark.parametrize("document", [{"nonsense": 1}, None, [], {**scripted_spec(), "name": "another"}])
+def test_submit_of_another_spec_with_a_used_key_is_refused(station: Workstation, document: Any) -> None:
+    first = station.submit(scripted_spec(), key="k")
+    with pytest.raises(KeyReused, match=first.id):
+        station.submit(document, key="k")
+    assert station.runs().total == 1
+
+
+def test_submit_keeps_the_spec_as_it_was_sent_beside_the_resolved_one(station: Workstation) -> None:
+    document = {**scripted_spec(3), "offload": {"param_block_size": "8MiB"}}
+    run = station.submit(document)
+    assert run.asked == document
+    assert run.spec["offload"]["prefetch_window"] == 3
 
 
 def test_double_click_in_two_threads_makes_one_run(station: Workstation) -> None:
@@ -82,7 +97,7 @@ def test_names_are_labels_that_can_be_given_changed_and_deleted(station: Worksta
     run = station.submit({**scripted_spec(), "name": name}, start=False)
     assert run.name == name
     assert station.edit(run.id, name=name + "!"[: 200 - len(name)], tags=["t"], notes="n\nn").tags == ["t"]
-    assert station.delete(run.id) == 0
+    assert station.deletion.delete(run.id).freed_bytes == 0
     with pytest.raises(RunNotFound):
         station.run(run.id)
 
@@ -100,8 +115,8 @@ def test_stop_and_start_of_a_run_that_is_over_are_refused(station: Workstation) 
     assert station.stop(run.id).state is RunState.STOPPED
     with pytest.raises(RunNotLive):
         station.stop(run.id)
-    with pytest.raises(RunIsLive):
-        station.start(run.id)
+    with pytest.raises(NotQueued):
+        station.queue.start(run.id, who="test")
 
 
 def test_paths_from_the_command_line_are_relative_to_the_spec(station: Workstation, tmp_path: Path) -> None:

@@ -10,8 +10,16 @@ from typing import Any
 import pytest
 
 from horizon_app.contracts.commands import SaveCheckpoint, SetKnobs, StopRun
-from horizon_app.contracts.events import CheckpointWritten, FactNoted, LogWritten, MetricsRecorded, RunOutcome
-from horizon_app.contracts.run_spec import Policy, TrainingSpec
+from horizon_app.contracts.events import (
+    CheckpointWritten,
+    FactNoted,
+    KnobChanged,
+    LogWritten,
+    MetricsRecorded,
+    RunOutcome,
+)
+from horizon_app.contracts.knobs import AskedChange, Knob, KnobValue
+from horizon_app.contracts.run_spec import TrainingSpec
 from horizon_app.contracts.run_state import RunState
 from horizon_app.worker.parts import Builders
 from horizon_app.worker.session import Session, optimizer_steps
@@ -122,38 +130,77 @@ def watched_engine(before_step: Callable[[int], None]) -> tuple[Builders, list[F
     return dataclasses.replace(fake_builders(), engine=engine), built
 
 
+def changes(*asked: tuple[Knob, KnobValue]) -> SetKnobs:
+    """One command; changes are counted from 1."""
+    numbered = enumerate(asked, start=1)
+    return SetKnobs(
+        changes=[AskedChange(number=number, knob=knob, value=value, who="ada") for number, (knob, value) in numbered]
+    )
+
+
+def answers(run_dir: Path) -> list[tuple[int, str, KnobValue, int, str]]:
+    """Number, knob, value, step and status of each answer."""
+    found = [event for event in read_journal(run_dir) if isinstance(event, KnobChanged)]
+    return [(one.number, one.knob.value, one.new, one.step, one.status.value) for one in found]
+
+
 def test_session_hands_changed_knobs_to_its_engine_while_it_trains(tmp_path: Path) -> None:
     run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 3})
+    command = changes((Knob.PREFETCH_WINDOW, "auto"), (Knob.POLICY, "lru"), (Knob.MAX_GPU_BLOCKS, 7))
 
-    def command() -> None:
-        lines = [SetKnobs(prefetch_window="auto", policy=Policy.LRU), SetKnobs(max_gpu_blocks=7)]
-        (run_dir / "commands.jsonl").write_text("".join(line.model_dump_json() + "\n" for line in lines))
-        wait_until(lambda: len(built[0].requests) == 2, "the knobs reach the engine")
+    def ask() -> None:
+        (run_dir / "commands.jsonl").write_text(command.model_dump_json() + "\n")
+        wait_until(lambda: built[0]._asked.qsize() == 3, "the knobs reach the engine")
 
-    builders, built = watched_engine(stop_at(2, command))
+    builders, built = watched_engine(stop_at(2, ask))
     assert run_session(run_dir, builders) == 0
-    assert built[0].requests == [("auto", None, Policy.LRU), (None, 7, None)]
-    assert "asked to change prefetch_window to auto, policy to lru" in logged(run_dir)
+    assert answers(run_dir) == [
+        (1, "prefetch_window", "auto", 3, "holds"), (2, "policy", "lru", 3, "holds"),
+        (3, "max_gpu_blocks", 7, 3, "holds"),
+    ]  # fmt: skip
 
 
-def test_session_changed_before_there_is_an_engine_hands_over_the_last_of_each_knob(tmp_path: Path) -> None:
+def test_session_changed_before_there_is_an_engine_hands_over_each_change_in_order(tmp_path: Path) -> None:
     run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 1})
     builders, built = watched_engine(lambda step: None)
     session = Session(run_dir, builders, StopRequest())
-    for command in (SetKnobs(prefetch_window=5, policy=Policy.CLOCK), SetKnobs(prefetch_window=0)):
-        session._obey(command)
+    session._obey(changes((Knob.PREFETCH_WINDOW, 5), (Knob.POLICY, "clock"), (Knob.PREFETCH_WINDOW, 0)))
     session.run()
-    assert built[0].requests == [(0, None, Policy.CLOCK)]
+    assert built[0].requests == [("prefetch_window", 5), ("policy", "clock"), ("prefetch_window", 0)]
+    assert [step for _, _, _, step, _ in answers(run_dir)] == [1, 1, 1]
 
 
 def test_session_whose_engine_refuses_a_change_says_why_and_goes_on(tmp_path: Path) -> None:
     run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 2})
-    builders, built = watched_engine(lambda step: None)
-    session = Session(run_dir, builders, StopRequest())
-    session._obey(SetKnobs(max_gpu_blocks=1))
+    session = Session(run_dir, fake_builders(), StopRequest())
+    session._obey(changes((Knob.MAX_GPU_BLOCKS, 1)))
     assert session.run() == 0
-    assert built[0].requests == []
-    assert "the change is refused: offload.max_gpu_blocks is 1, but a step needs 2 slots" in logged(run_dir)
+    assert answers(run_dir) == [(1, "max_gpu_blocks", 1, 1, "refused")]
+
+
+def test_session_saves_after_other_steps_once_the_interval_is_changed(tmp_path: Path) -> None:
+    run_dir = make_run_folder(
+        tmp_path / "run", training={"optimizer_steps": 9}, checkpoint={"every": 2, "keep": 9}
+    )  # fmt: skip
+    session: list[Session] = []
+
+    def ask() -> None:
+        session[0]._obey(changes((Knob.CHECKPOINT_EVERY, 3)))
+
+    session.append(Session(run_dir, fake_builders(stop_at(4, ask)), StopRequest()))
+    assert session[0].run() == 0
+    assert answers(run_dir) == [(1, "checkpoint.every", 3, 5, "holds")]
+    assert saved_steps(run_dir) == [2, 4, 6, 9]
+
+
+def test_session_without_eval_data_and_prompts_refuses_their_intervals_by_name(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 2})
+    session = Session(run_dir, fake_builders(), StopRequest())
+    session._obey(changes((Knob.EVALUATION_EVERY, 1), (Knob.SAMPLES_EVERY, 1)))
+    assert session.run() == 0
+    assert [status for *_, status in answers(run_dir)] == ["refused", "refused"]
+    messages = [event.message for event in read_journal(run_dir) if isinstance(event, KnobChanged)]
+    assert "data.eval_fraction" in messages[0] and "samples.prompts" in messages[1]
 
 
 def test_session_gives_the_engine_the_folder_of_the_disk_tier(tmp_path: Path) -> None:
@@ -240,9 +287,11 @@ def full_at(number: int) -> Callable[[Path], None]:
     return save
 
 
-def test_session_whose_disk_fills_at_a_checkpoint_fails_and_keeps_the_whole_ones(tmp_path: Path) -> None:
+def test_session_stopped_while_its_disk_is_full_fails_with_the_numbers_and_goes_on_later(tmp_path: Path) -> None:
     run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 9}, checkpoint={"every": 2})
-    assert run_session(run_dir, fake_builders(save=full_at(2))) == 1
+    stop = StopRequest()
+    builders = fake_builders(stop_at(4, lambda: stop.ask("asked to stop", save=True)), save=full_at(2))
+    assert run_session(run_dir, builders, stop) == 1
     assert [path.name for path in (run_dir / "checkpoints").iterdir()] == ["2"]
     reason = outcome(run_dir).reason
     place = run_dir / "checkpoints" / "4"
@@ -250,15 +299,9 @@ def test_session_whose_disk_fills_at_a_checkpoint_fails_and_keeps_the_whole_ones
         f"writing the checkpoint of optimizer step 4: {place}: No space left on device; it needs about 66 bytes, "
     )
     assert "are free on its disk; the checkpoint of step 2 is whole; free some space, then resume the run" in reason
-
-
-def test_session_after_a_full_disk_goes_on_from_the_last_whole_checkpoint(tmp_path: Path) -> None:
-    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 9}, checkpoint={"every": 2})
-    run_session(run_dir, fake_builders(save=full_at(2)))
     assert run_session(run_dir) == 0
     assert facts(run_dir)["resumed"]["step"] == 2
     assert outcome(run_dir).optimizer_steps == 9
-    assert saved_steps(run_dir) == [2, 4, 6, 8, 9]
 
 
 def test_session_that_goes_on_does_the_steps_behind_its_checkpoint_again(tmp_path: Path) -> None:
@@ -317,7 +360,7 @@ def test_session_asked_for_a_checkpoint_writes_one_of_its_next_step(tmp_path: Pa
 
     def command() -> None:
         (run_dir / "commands.jsonl").write_text(SaveCheckpoint().model_dump_json() + "\n")
-        wait_until(sessions[0]._save_asked.is_set, "the command is read")
+        wait_until(sessions[0]._wishes.save.is_set, "the command is read")
 
     sessions.append(Session(run_dir, fake_builders(stop_at(2, command)), StopRequest()))
     assert sessions[0].run() == 0

@@ -1,0 +1,31 @@
+"""A server of answers given beforehand, for the Python client."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+
+from horizon_app.client import Horizon
+
+
+def horizon(answer: Callable[[httpx.Request], httpx.Response], url: str = "http://server", **given: Any) -> Horizon:
+    """A client whose server is a function."""
+    return Horizon(url, http=httpx.MockTransport(answer), **given)
+
+
+def document(run_id: str = "20260131-120000-abcdef", **changes: Any) -> dict[str, Any]:
+    """A run as the server answers it."""
+    return {
+        "id": run_id, "name": "tiny", "tags": [], "notes": "", "state": "running", "reason": "",
+        "created_at": datetime(2026, 1, 31, 12, tzinfo=UTC).isoformat(), "started_at": None, "ended_at": None,
+        "device": None, "model": {"name": "tiny"}, "step": 3, "total_steps": 9, "metrics": {"train/loss": 2.5},
+        "sparkline": [], "last_seq": 7, "spec": {"model": {"path": "m"}}, "plan": None, "layout_ready": False,
+        "outcome": None, "checkpoints": [], **changes,
+    }  # fmt: skip
+
+
+def problem(status: int, name: str, detail: str, **more: Any) -> httpx.Response:
+    """An answer that says what is wrong."""
+    body = {"type": f"horizon:{name}", "title": "No", "status": status, "detail": detail, **more}
+    return httpx.Response(status, json=body, headers={"content-type": "application/problem+json"})
