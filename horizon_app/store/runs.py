@@ -70,6 +70,8 @@ class StoredRun:
     parameters: int | None
     step: int
     total_steps: int | None
+    segment: int
+    """Number of the newest worker's part; 0 before the first."""
     knobs: dict[str, KnobValue]
     """Values that were changed while the run ran."""
     knobs_version: int
