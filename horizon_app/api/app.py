@@ -9,17 +9,22 @@ from starlette.middleware.gzip import GZipMiddleware
 
 import horizon_app
 from horizon_app.api import stream
+from horizon_app.api.access import TokenGate
+from horizon_app.api.caching import Etags
 from horizon_app.api.docs import install_docs
 from horizon_app.api.errors import install_error_handlers
-from horizon_app.api.routes import archive, knobs, machine, models, queue, records, runs
+from horizon_app.api.openapi import DESCRIPTION, install_openapi
+from horizon_app.api.routes import archive, knobs, machine, models, pausing, queue, records, runs
 from horizon_app.api.security import Guard
 from horizon_app.api.static import install_ui
 from horizon_app.contracts.problems import Problem
+from horizon_app.control.access import Access
 from horizon_app.control.server_file import ServerClaim
 from horizon_app.control.workstation import Workstation
 from horizon_app.settings import AppSettings
 
 API = "/api/v1"
+MOST_BODY_BYTES = 4 << 20
 _GZIP_FROM_BYTES = 1024
 _GZIP_LEVEL = 5
 
@@ -43,13 +48,14 @@ def create_app(settings: AppSettings) -> FastAPI:
     app = FastAPI(
         title="Horizon",
         version=horizon_app.__version__,
-        description="Train models larger than the device, and watch every block of them move.",
+        description=DESCRIPTION,
         openapi_url=f"{API}/openapi.json",
         # FastAPI's interactive pages load scripts from another host, which the content security policy refuses.
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
-        responses={"default": {"model": Problem, "description": "Anything else, as a problem document"}},
+        max_body_size=MOST_BODY_BYTES,
+        responses={500: {"model": Problem}},
         generate_unique_id_function=lambda route: route.name,
     )
     install_error_handlers(app)
@@ -58,6 +64,7 @@ def create_app(settings: AppSettings) -> FastAPI:
         runs.router,
         queue.router,
         archive.router,
+        pausing.router,
         knobs.router,
         records.router,
         models.router,
@@ -66,8 +73,11 @@ def create_app(settings: AppSettings) -> FastAPI:
     ):
         api.include_router(part)
     app.include_router(api)
+    install_openapi(app)
     install_docs(app)
     install_ui(app)
+    app.add_middleware(Etags)
     app.add_middleware(GZipMiddleware, minimum_size=_GZIP_FROM_BYTES, compresslevel=_GZIP_LEVEL)
-    app.add_middleware(Guard, bound_host=settings.host)
+    app.add_middleware(TokenGate, access=Access(settings))
+    app.add_middleware(Guard, bound_host=settings.host, allowed_hosts=settings.allowed_hosts)
     return app

@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from horizon_app.contracts.problems import FieldProblem, Problem, SpecRefused
 from horizon_app.control.errors import (
@@ -117,12 +118,22 @@ async def _known(_request: Request, error: Exception) -> Response:
     return problem_response(status, name, title, str(error))
 
 
-async def _http(_request: Request, error: Exception) -> Response:
+async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    headers = error.headers
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers = {"allow": ", ".join(_methods(request))}
     phrase = HTTPStatus(error.status_code).phrase
     name = phrase.lower().replace(" ", "-")
     detail = "" if error.detail == phrase else str(error.detail)
-    return problem_response(error.status_code, name, phrase, detail, headers=error.headers)
+    return problem_response(error.status_code, name, phrase, detail, headers=headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """What may be done at an address: the router tells the methods of the first route only that has it."""
+    paths: dict[str, Any] = request.app.openapi()["paths"]
+    matching = [methods for path, methods in paths.items() if compile_path(path)[0].match(request.scope["path"])]
+    return sorted({method.upper() for methods in matching for method in methods}) or ["GET"]
 
 
 async def _unknown(request: Request, error: Exception) -> Response:

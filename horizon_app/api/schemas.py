@@ -59,6 +59,12 @@ class StopBody(_Body):
     save: bool = Field(default=True, description="write a checkpoint of the last step before stopping")
 
 
+class PauseBody(_Body):
+    """How a run is paused."""
+
+    save: bool = Field(default=False, description="write a checkpoint of the step first")
+
+
 class UndoBody(_Body):
     """Which change of a knob is taken back."""
 
@@ -68,9 +74,9 @@ class UndoBody(_Body):
 class EditBody(_Body):
     """New labels of a run; what is left out stays."""
 
-    name: str | None = None
-    tags: list[str] | None = None
-    notes: str | None = None
+    name: str | None = Field(default=None, description="shown in the history")
+    tags: list[str] | None = Field(default=None, description="words to filter by, in place of all there were")
+    notes: str | None = Field(default=None, description="free text")
 
 
 class GenerateBody(TextAsked):
@@ -84,12 +90,12 @@ class PreviewQuery(_Body):
 
     path: list[str] = Field(min_length=1, description="files or folders, as in the spec; may be repeated")
     tokenizer: str | None = Field(default=None, description="model folder whose tokenizer and template are used")
-    format: DataFormat = DataFormat.AUTO
-    chat_template: ChatTemplate = ChatTemplate.TOKENIZER
+    format: DataFormat = Field(default=DataFormat.AUTO, description="shape of the rows")
+    chat_template: ChatTemplate = Field(default=ChatTemplate.TOKENIZER, description="how conversations become text")
     sequence_length: int | None = Field(default=None, description="tokens; the spec's default where left out")
-    train_on: TrainOn = TrainOn.COMPLETIONS
-    too_long: TooLong = TooLong.TRUNCATE
-    bad_rows: BadRows = BadRows.REFUSE
+    train_on: TrainOn = Field(default=TrainOn.COMPLETIONS, description="which tokens count in the loss")
+    too_long: TooLong = Field(default=TooLong.TRUNCATE, description="what becomes of samples longer than a sequence")
+    bad_rows: BadRows = Field(default=BadRows.REFUSE, description="what becomes of rows that can't be used")
     samples: int = Field(default=20, ge=0, le=1000, description="most samples to show")
 
 

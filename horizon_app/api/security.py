@@ -1,4 +1,4 @@
-"""Keeps other sites away from a server without a password: Host, Origin, content type; headers for the browser.
+"""Keeps other sites away from the server: Host, Origin, content type, long addresses; headers for the browser.
 
 A page of another site can make the browser send requests here. It can't forge `Origin`, and a name of its own that it
 points at this machine (DNS rebinding) shows in `Host`.
@@ -6,6 +6,7 @@ points at this machine (DNS rebinding) shows in `Host`.
 
 import ipaddress
 import socket
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -16,10 +17,13 @@ from horizon_app.api.errors import problem_response
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _EVERYWHERE = {"0.0.0.0", "::", ""}  # noqa: S104 - compared with, not bound
 _SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
-_MOST_BODY_BYTES = 4 << 20
+MOST_ADDRESS_BYTES = 8 << 10
+"""Of the path, and of the query."""
+MOST_PARAMETERS = 100
 _POLICY = "; ".join(
     (
         "default-src 'self'",
+        "script-src 'self'",
         "style-src 'self' 'unsafe-inline'",  # the chart library sets styles on its elements
         "img-src 'self' data: blob:",
         "connect-src 'self'",
@@ -39,25 +43,21 @@ _HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 
+Refusal = tuple[int, str, str]
+"""Status, stable name, what is wrong and what to do."""
+
 
 class Guard:
-    """ASGI middleware: refuses what another site could have sent, and adds the headers."""
+    """ASGI middleware: refuses what another site could have sent and too long addresses, and adds the headers."""
 
-    def __init__(self, app: ASGIApp, *, bound_host: str) -> None:
+    def __init__(self, app: ASGIApp, *, bound_host: str, allowed_hosts: Collection[str] = ()) -> None:
         self._app = app
         self._bound_host = bound_host.lower()
+        self._allowed = frozenset(allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
         if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
-            return
-        refusal = self._refusal(scope, Headers(scope=scope))
-        if scope["type"] == "websocket":
-            if refusal is not None:
-                await receive()
-                await send({"type": "websocket.close", "code": 1008, "reason": refusal[2]})
-                return
             await self._app(scope, receive, send)
             return
 
@@ -68,17 +68,20 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        if refusal is not None:
-            status, name, detail = refusal
-            answer = problem_response(status, name, "The request was refused", detail)
-            await answer(scope, receive, send_with_headers)
+        headers = Headers(scope=scope)
+        refusal = self._stranger(scope, headers) or _too_much(scope)
+        if refusal is None:
+            await self._app(scope, receive, send_with_headers)
             return
-        await self._app(scope, receive, send_with_headers)
+        status, name, detail = refusal
+        await problem_response(status, name, "The request was refused", detail)(scope, receive, send_with_headers)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str, str] | None:
+    def _stranger(self, scope: Scope, headers: Headers) -> Refusal | None:
+        """Why this may come from another site."""
         host, port = _split(f"//{headers.get('host', '')}")
         if host is None or not self._is_ours(host):
-            return 403, "host-refused", "the Host header names another machine; open the server by its own address"
+            detail = "the Host header names another machine; open the server by its own address, or allow that name "
+            return 403, "host-refused", f"{detail}with HORIZON_ALLOWED_HOSTS"
         changes = scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS
         origin = headers.get("origin")
         if changes and origin is not None:
@@ -87,20 +90,29 @@ class Guard:
             same_port = (origin_port or scheme_port) == (port or scheme_port)
             if origin_host is None or not self._is_ours(origin_host) or not same_port:
                 return 403, "origin-refused", "the request comes from a page of another site"
+        if headers.get("sec-fetch-site") == "cross-site" and (changes or headers.get("sec-fetch-mode") != "navigate"):
+            return 403, "origin-refused", "the request comes from a page of another site"
         if changes and scope["type"] == "http" and not _is_json_or_empty(headers):
             return 415, "not-json", "a body must be JSON: send the header Content-Type: application/json"
-        length = headers.get("content-length", "0")
-        if length.isdecimal() and int(length) > _MOST_BODY_BYTES:
-            return 413, "body-too-large", f"the body has {length} bytes; {_MOST_BODY_BYTES} are the most"
         return None
 
     def _is_ours(self, host: str) -> bool:
-        if host in _LOOPBACK or host == self._bound_host:
+        if host in _LOOPBACK or host == self._bound_host or host in self._allowed:
             return True
         if self._bound_host not in _EVERYWHERE:
             return False
         # Bound to every address: a bare address or this machine's name can't be another site's name for us.
         return _is_address(host) or host == socket.gethostname().lower()
+
+
+def _too_much(scope: Scope) -> Refusal | None:
+    """What of an address is too large."""
+    query: bytes = scope.get("query_string", b"")
+    if max(len(query), len(scope["path"])) > MOST_ADDRESS_BYTES:
+        return 414, "address-too-long", f"path and query may have {MOST_ADDRESS_BYTES} bytes each"
+    if query.count(b"&") >= MOST_PARAMETERS:
+        return 400, "too-many-parameters", f"the query may have {MOST_PARAMETERS} parameters"
+    return None
 
 
 def _split(url: str) -> tuple[str | None, int | None]:

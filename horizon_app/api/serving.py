@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 from collections.abc import Callable, Generator
@@ -10,13 +11,20 @@ import psutil
 import uvicorn
 
 from horizon_app.api.app import create_app
+from horizon_app.control.access import make_missing_token
 from horizon_app.control.errors import PortTaken, ServerRunning
 from horizon_app.control.server_file import find_server
 from horizon_app.settings import AppSettings
 
 
-def serve(settings: AppSettings, on_ready: Callable[[str], None] | None = None) -> None:
+def serve(
+    settings: AppSettings,
+    on_ready: Callable[[str], None] | None = None,
+    on_token: Callable[[str], None] | None = None,
+) -> None:
     """Serve until SIGINT or SIGTERM; `on_ready` is called with the address once requests are answered.
+
+    `on_token` gets the token where the server needs one and it was made now: nothing else will ever tell it.
 
     Raises ServerRunning and PortTaken before anything is touched, StoreError for a database that can't be used.
     """
@@ -24,6 +32,10 @@ def serve(settings: AppSettings, on_ready: Callable[[str], None] | None = None) 
     if other is not None:
         raise ServerRunning(home=str(settings.home), pid=other.pid, host=other.host, port=other.port)
     with contextlib.closing(_listen(settings.host, settings.port)) as listener:
+        os.environ.pop("HORIZON_TOKEN", None)  # no worker and no other child of ours needs to know it
+        token = make_missing_token(settings)
+        if token is not None and on_token is not None:
+            on_token(token)
         bound = settings.model_copy(update={"port": listener.getsockname()[1]})
         asyncio.run(_serve(bound, listener, on_ready))
 

@@ -23,7 +23,7 @@ SetOption = Annotated[
 def resume_run(
     run_id: RunArgument, settings_given: SetOption = None, as_json: JsonOption = False, home: HomeOption = None
 ) -> None:
-    """Queue an ended run again; it goes on from its newest whole checkpoint."""
+    """Let a paused run go on; queue an ended one again, from its newest whole checkpoint."""
     from horizon_app.cli.history import open_history
     from horizon_app.cli.overrides import read_changes
 
@@ -32,7 +32,8 @@ def resume_run(
     if as_json:
         print_json(run.model_dump(mode="json"))
     else:
-        sys.stdout.write(f"{run.id} is {run.state.value}: {run.reason}\n")
+        told = f"is {run.state.value}: {run.reason}" if run.state == "queued" else "was told to go on"
+        sys.stdout.write(f"{run.id} {told}\n")
 
 
 def save_checkpoint(run_id: RunArgument, as_json: JsonOption = False, home: HomeOption = None) -> None:

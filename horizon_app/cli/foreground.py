@@ -12,7 +12,7 @@ from horizon_app.contracts.events import COMMAND_LINE
 from horizon_app.contracts.run_state import LIVE
 from horizon_app.contracts.run_view import Run, RunDetail
 from horizon_app.control.errors import RunNotLive
-from horizon_app.control.process_watch import is_alive, signal_group
+from horizon_app.control.process_watch import is_alive, signal_all
 from horizon_app.control.run_folder import RunFolder
 from horizon_app.control.workstation import Workstation
 
@@ -69,8 +69,8 @@ class ForegroundRun:
             self._station.stop(run_id, save=True, who=COMMAND_LINE)
 
     def _kill(self, run_id: str) -> None:
-        """End the worker's whole group; the supervision then finds it gone and ends the run."""
+        """End the worker and all that it has started; the supervision then finds it gone and ends the run."""
         worker = RunFolder(self._runs_dir, run_id).worker()
         if worker is not None and is_alive(*worker):
-            signal_group(worker[0], signal.SIGKILL)
+            signal_all(run_id, worker, signal.SIGKILL)
             self._progress.say("the worker was ended at once, nothing saved")

@@ -50,6 +50,10 @@ class History(Protocol):
         """Stop a live run at its next optimizer step."""
         ...
 
+    def pause(self, run_id: str, *, save: bool) -> Run:
+        """Have a run hold after the step that is being done."""
+        ...
+
     def delete(self, run_id: str, *, pinned_too: bool) -> Freed:
         """Delete a run that is not live; unless `pinned_too`, only where none of its checkpoints is pinned."""
         ...
@@ -79,7 +83,7 @@ class History(Protocol):
         ...
 
     def resume(self, run_id: str, changes: Mapping[str, Any]) -> Run:
-        """Queue an ended run again, with changes to its spec by dotted key."""
+        """Queue an ended run again, with changes to its spec by dotted key; a paused one goes on as it is."""
         ...
 
     def save_checkpoint(self, run_id: str) -> Run:
@@ -121,6 +125,10 @@ class StationHistory:
     def stop(self, run_id: str, *, save: bool) -> Run:
         """Stop a live run."""
         return self._station.stop(run_id, save=save, who=COMMAND_LINE)
+
+    def pause(self, run_id: str, *, save: bool) -> Run:
+        """Have a run hold."""
+        return self._station.pausing.pause(run_id, save=save, who=COMMAND_LINE)
 
     def delete(self, run_id: str, *, pinned_too: bool) -> Freed:
         """Delete a run that is not live."""
@@ -184,6 +192,10 @@ class ServerHistory:
     def stop(self, run_id: str, *, save: bool) -> Run:
         """Stop a live run."""
         return Run.model_validate(self._call("POST", f"{_of(run_id)}/stop", json={"save": save}))
+
+    def pause(self, run_id: str, *, save: bool) -> Run:
+        """Have a run hold."""
+        return Run.model_validate(self._call("POST", f"{_of(run_id)}/pause", json={"save": save}))
 
     def delete(self, run_id: str, *, pinned_too: bool) -> Freed:
         """Delete a run that is not live."""

@@ -19,7 +19,8 @@ def find_horizon(settings: AppSettings) -> Horizon | None:
     server = find_server(settings.home)
     if server is None:
         return None
-    return Horizon(server_url(server.host, server.port), name=COMMAND_LINE, retry_for=_RETRY_FOR_S)
+    token = None if settings.token is None else settings.token.get_secret_value()
+    return Horizon(server_url(server.host, server.port), token=token, name=COMMAND_LINE, retry_for=_RETRY_FOR_S)
 
 
 @contextmanager

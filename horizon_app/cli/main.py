@@ -10,11 +10,15 @@ from horizon_app.cli.chat import chat
 from horizon_app.cli.checkpoints import list_checkpoints, pin_checkpoint, resume_run, save_checkpoint
 from horizon_app.cli.data import data_app
 from horizon_app.cli.example import example
+from horizon_app.cli.knobs import set_knobs
 from horizon_app.cli.model import model_app
+from horizon_app.cli.pause import pause_run
 from horizon_app.cli.queue import hold_run, move_run, show_queue, start_run
 from horizon_app.cli.run import run
 from horizon_app.cli.runs import runs_app
 from horizon_app.cli.serve import serve
+from horizon_app.cli.token import token_app
+from horizon_app.cli.watch import watch_runs
 
 app = typer.Typer(
     name="horizon",
@@ -45,7 +49,9 @@ app.command()(serve)
 app.command()(example)
 app.command()(run)
 app.command()(chat)
+runs_app.command("pause")(pause_run)
 runs_app.command("resume")(resume_run)
+runs_app.command("set")(set_knobs)
 runs_app.command("queue")(show_queue)
 runs_app.command("start")(start_run)
 runs_app.command("hold")(hold_run)
@@ -56,9 +62,11 @@ runs_app.command("unarchive")(unarchive_run)
 runs_app.command("checkpoint")(save_checkpoint)
 runs_app.command("checkpoints")(list_checkpoints)
 runs_app.command("pin")(pin_checkpoint)
+runs_app.command("watch")(watch_runs)
 app.add_typer(runs_app, name="runs")
 app.add_typer(model_app, name="model")
 app.add_typer(data_app, name="data")
+app.add_typer(token_app, name="token")
 
 
 def main() -> None:

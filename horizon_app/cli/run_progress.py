@@ -20,7 +20,7 @@ LINE_INTERVAL_S = 10.0
 class RunProgress:
     """Shows the frames of a run as they come."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, total: int | None = None) -> None:
         self._console = console or Console(stderr=True, soft_wrap=True)
         self._draws = self._console.is_terminal
         self._bar = Progress(
@@ -33,8 +33,8 @@ class RunProgress:
             disable=not self._draws,
             transient=True,
         )
-        self._task = self._bar.add_task("starting", total=None, numbers="")
-        self._total: int | None = None
+        self._task = self._bar.add_task("starting", total=total, numbers="")
+        self._total = total
         self._next_line = 0.0
 
     def __enter__(self) -> Self:

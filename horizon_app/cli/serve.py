@@ -54,11 +54,18 @@ def _serve_on_a_port(settings: "AppSettings", *, port_is_asked: bool, open_page:
         if open_page:
             threading.Thread(target=webbrowser.open, args=(url,), name="browser", daemon=True).start()
         if example:
-            threading.Thread(target=_start_example, args=(url,), name="example", daemon=True).start()
+            threading.Thread(target=_start_example, args=(url, token), name="example", daemon=True).start()
+
+    token = None if settings.token is None else settings.token.get_secret_value()
+
+    def made(new: str) -> None:
+        nonlocal token
+        token = new
+        sys.stdout.write(f"Access token, shown only now: {new}\n")
 
     for port in range(settings.port, settings.port + (1 if port_is_asked else PORTS_TRIED)):
         try:
-            return serve_until_stopped(settings.model_copy(update={"port": port}), on_ready=ready)
+            return serve_until_stopped(settings.model_copy(update={"port": port}), on_ready=ready, on_token=made)
         except PortTaken as taken:
             if port_is_asked:
                 raise
@@ -68,11 +75,11 @@ def _serve_on_a_port(settings: "AppSettings", *, port_is_asked: bool, open_page:
     )
 
 
-def _start_example(url: str) -> None:
+def _start_example(url: str, token: str | None) -> None:
     from horizon_app.cli.starter import start_example
 
     try:
-        say(start_example(url))
+        say(start_example(url, token))
     except CommandFailed as failed:
         say(str(failed))
 

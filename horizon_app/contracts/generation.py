@@ -28,7 +28,7 @@ class TextAsked(_Words):
         default=None, min_length=1, max_length=1000, description="a conversation, by the tokenizer's chat template"
     )
     checkpoint: int | None = Field(default=None, ge=0, description="step of the checkpoint; the newest where null")
-    max_new_tokens: int = Field(default=256, ge=1, le=32_768)
+    max_new_tokens: int = Field(default=256, ge=1, le=32_768, description="most tokens of the answer")
     temperature: float = Field(default=0.0, ge=0.0, le=10.0, description="0 takes the likeliest token each time")
     top_k: int = Field(default=0, ge=0, description="tokens are drawn from this many likeliest; 0: from all")
     top_p: float = Field(default=1.0, gt=0.0, le=1.0, description="from the likeliest with this probability together")

@@ -17,6 +17,24 @@ class RunState(StrEnum):
     INTERRUPTED = "interrupted"
 
 
+class Cause(StrEnum):
+    """What ended a run that did not end by itself."""
+
+    OUT_OF_MEMORY = "out_of_memory"
+    """The kernel killed the worker for memory."""
+    SIGNAL = "signal"
+    EXIT_CODE = "exit_code"
+    """The worker ended without a word."""
+    EXCEPTION = "exception"
+    """The worker itself told what went wrong."""
+    REBOOT = "reboot"
+    """The machine was restarted, or lost its power."""
+    FOLDER_GONE = "folder_gone"
+    NEVER_STARTED = "never_started"
+    UNKNOWN = "unknown"
+    """The worker is gone, and nobody was there to see how."""
+
+
 _S = RunState
 
 TRANSITIONS: dict[RunState, frozenset[RunState]] = {
@@ -36,6 +54,9 @@ LIVE = frozenset({_S.STARTING, _S.RUNNING, _S.PAUSED, _S.STOPPING})
 
 ENDED = frozenset({_S.FINISHED, _S.STOPPED, _S.FAILED, _S.INTERRUPTED})
 """States in which no worker process exists any more."""
+
+RESUMABLE = ENDED - {_S.FINISHED}
+"""States from which a run goes on where its newest checkpoint is, with nothing else asked."""
 
 
 def is_legal(old: RunState, new: RunState) -> bool:

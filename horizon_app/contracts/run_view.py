@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from horizon_app.contracts.events import RunOutcome
 from horizon_app.contracts.knobs import Knob, KnobValue
 from horizon_app.contracts.residency import BlockLayout
-from horizon_app.contracts.run_state import RunState
+from horizon_app.contracts.run_state import Cause, RunState
 
 
 class _View(BaseModel):
@@ -42,6 +42,9 @@ class Run(_View):
     metrics: dict[str, float | None] = Field(description="last value of each metric; null where it was not finite")
     sparkline: list[float | None] = Field(description="at most 32 losses, evenly spaced over the run")
     last_seq: int = Field(description="place of the newest event in the run's stream")
+    resumable: bool = Field(description="whether it has ended before its end, and goes on when it is resumed")
+    cause: Cause | None = Field(description="what ended a run that did not end by itself")
+    exit_status: int | None = Field(description="exit code of its worker, negative for a signal, where it is known")
     knobs_version: int = Field(description="number of the newest change of a knob; to be sent as If-Match")
     held: bool = Field(default=False, description="whether it keeps its place in the queue without starting")
     queue_device: str = Field(default="cpu", description="the device whose queue it belongs to")

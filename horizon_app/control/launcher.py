@@ -7,6 +7,8 @@ from typing import Any
 
 import psutil
 
+from horizon_app.control.memory import oom_kills
+from horizon_app.control.process_watch import RUN_VARIABLE
 from horizon_app.control.run_folder import RunFolder
 from horizon_app.settings import AppSettings
 from horizon_app.store.runs import StoredOrder, StoredRun
@@ -47,8 +49,13 @@ class Launcher:
         self._children.pop(run.id, None)
         self._statuses.pop(run.id, None)
         folder = RunFolder(self._settings.runs_dir, run.id)
-        folder.write_order(order_document(run.id, order, folder.path))
-        pid = self._spawn(folder.path)
+        folder.write_order(
+            {
+                **order_document(run.id, order, folder.path), "orphan_pause_s": self._settings.orphan_pause_s,
+                "goes_on": run.journal_seq > 0, "oom_kills": oom_kills(),
+            }
+        )  # fmt: skip
+        pid = self._spawn(run.id, folder.path)
         self._children[run.id] = pid
         try:
             return pid, psutil.Process(pid).create_time()
@@ -72,14 +79,14 @@ class Launcher:
         self._statuses[run_id] = os.waitstatus_to_exitcode(status)
         return self._statuses[run_id]
 
-    def _spawn(self, run_dir: Path) -> int:
+    def _spawn(self, run_id: str, run_dir: Path) -> int:
         command = [sys.executable, "-m", self._settings.worker_module, str(run_dir)]
         log = os.open(run_dir / "worker.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             return os.posix_spawn(
                 sys.executable,
                 command,
-                os.environ,
+                {**os.environ, RUN_VARIABLE: run_id},
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                     (os.POSIX_SPAWN_DUP2, log, 1),

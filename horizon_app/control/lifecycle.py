@@ -30,18 +30,18 @@ def change_state(tx: Transaction, run_id: str, new: RunState, reason: str = "", 
     tell(tx, run, event)
 
 
+def tell(tx: Transaction, run: StoredRun, event: Event) -> None:
+    """Append an event to the stream of a locked run that nothing was appended to since it was read."""
+    append_events(tx, run.id, [NewEvent(seq=run.last_seq + 1, journal_seq=None, event=event)])
+    update_run(tx, run.id, last_seq=run.last_seq + 1)
+
+
 def locked_run(tx: Transaction, run_id: str) -> StoredRun:
     """A run that nobody else changes until the transaction ends. Raises RunNotFound."""
     run = get_run(tx, run_id, lock=True)
     if run is None:
         raise RunNotFound(run_id)
     return run
-
-
-def tell(tx: Transaction, run: StoredRun, event: Event) -> None:
-    """Append an event to the stream of a locked run that nothing was appended to since it was read."""
-    append_events(tx, run.id, [NewEvent(seq=run.last_seq + 1, journal_seq=None, event=event)])
-    update_run(tx, run.id, last_seq=run.last_seq + 1)
 
 
 def enter_state(tx: Transaction, run: StoredRun, event: StateChanged) -> None:
@@ -59,7 +59,7 @@ def enter_state(tx: Transaction, run: StoredRun, event: StateChanged) -> None:
         times["ended_at"] = event.time
         lapse_changes(tx, run.id, f"the run was {event.state.value} before it came to it")
     if event.state is RunState.QUEUED:  # again
-        times |= {"ended_at": None, "stop_asked_at": None}
+        times |= {"ended_at": None, "stop_asked_at": None, "cause": None, "exit_status": None}
     came_from = [state for state, targets in TRANSITIONS.items() if event.state in targets]
     if not set_state(tx, run.id, came_from, event.state, event.reason, **times):
         raise IllegalTransition(run_id=run.id, old=run.state, new=event.state)

@@ -9,10 +9,9 @@ import psutil
 
 import horizon_app
 from horizon_app.contracts.machine_view import DeviceUse, DiskUse, HostUse, SystemAnswer
+from horizon_app.control.memory import memory_here
 from horizon_app.planning.facts import MachineFacts
 from horizon_app.settings import AppSettings
-
-_CGROUP = Path("/sys/fs/cgroup")
 
 
 class Machine:
@@ -25,16 +24,16 @@ class Machine:
     def facts(self, disk_dir: Path) -> MachineFacts:
         """What a run may count on whose disk tier lies in `disk_dir`."""
         return MachineFacts(
-            host_bytes=_memory_total(), cuda_devices=self._cuda_devices(),
+            host_bytes=memory_here().total_bytes, cuda_devices=self._cuda_devices(),
             disk_free_bytes=shutil.disk_usage(disk_dir).free,
         )  # fmt: skip
 
     def system(self, settings: AppSettings, active_run: str | None) -> SystemAnswer:
         """What the machine has and what it uses now."""
         disk = shutil.disk_usage(settings.home)
-        total = _memory_total()
+        memory = memory_here()
         host = HostUse(
-            memory_total=total, memory_available=min(_memory_available(), total),
+            memory_total=memory.total_bytes, memory_available=memory.available_bytes,
             cpu_count=psutil.cpu_count() or 1, cpu_percent=psutil.cpu_percent(),
         )  # fmt: skip
         return SystemAnswer(
@@ -63,17 +62,6 @@ class Machine:
         return DeviceUse(kind="cpu", name=_processor_name(), memory_total=host.memory_total, memory_used=used)
 
 
-def oom_kills() -> int:
-    """How many processes the kernel has killed for memory, here and in this container: compare before and after."""
-    total = 0
-    for path in (Path("/proc/vmstat"), _CGROUP / "memory.events"):
-        for line in _read(path).splitlines():
-            name, _, count = line.partition(" ")
-            if name == "oom_kill" and count.strip().isdigit():
-                total += int(count)
-    return total
-
-
 def _open_nvml() -> Any:
     import pynvml  # pyright: ignore[reportMissingTypeStubs] # here, so that importing the server stays quick
 
@@ -82,25 +70,6 @@ def _open_nvml() -> Any:
     except (pynvml.NVMLError, OSError):
         return None  # no driver: no card
     return pynvml
-
-
-def _memory_total() -> int:
-    limit = _read(_CGROUP / "memory.max").strip()
-    total = int(psutil.virtual_memory().total)
-    return min(total, int(limit)) if limit.isdigit() else total
-
-
-def _memory_available() -> int:
-    available = int(psutil.virtual_memory().available)
-    limit, used = _read(_CGROUP / "memory.max").strip(), _read(_CGROUP / "memory.current").strip()
-    if not (limit.isdigit() and used.isdigit()):
-        return available
-    cached = sum(
-        int(count)
-        for name, _, count in (line.partition(" ") for line in _read(_CGROUP / "memory.stat").splitlines())
-        if name == "inactive_file"
-    )
-    return min(available, max(0, int(limit) - int(used) + cached))
 
 
 def _processor_name() -> str:

@@ -1,11 +1,17 @@
-"""Whether a worker process lives, how it died, and how to end it."""
+"""Whether a worker process lives, which processes it has started, and how to end them all."""
 
+import contextlib
 import os
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 
+RUN_VARIABLE = "HORIZON_RUN_ID"
+"""Set for a worker and so for all that it starts, wherever they move themselves: the run's id."""
 _CLOCK_SLACK_S = 2.0
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def is_alive(pid: int, start_time: float) -> bool:
@@ -20,24 +26,71 @@ def is_alive(pid: int, start_time: float) -> bool:
         return True
 
 
-def signal_group(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a worker and all that it started; it leads its own group."""
+def boot_id() -> str | None:
+    """Changes with each start of the machine; None where the system has none."""
     try:
-        os.killpg(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return
+        return _BOOT_ID.read_text().strip() or None
+    except OSError:
+        return None
 
 
-def describe_end(pid: int | None, exit_code: int | None, oom_kills: int) -> str:
-    """How a worker that left no final state ended, in words."""
-    who = "the worker process" if pid is None else f"the worker process {pid}"
-    memory = f"the kernel killed {oom_kills} processes for memory meanwhile" if oom_kills else ""
-    if exit_code is None:
-        return f"{who} is gone" + (f", probably killed for memory ({memory})" if memory else "")
-    if exit_code >= 0:
-        return f"{who} ended with exit code {exit_code} and no final state"
-    name = signal.Signals(-exit_code).name if -exit_code in set(signal.Signals) else "an unknown signal"
-    text = f"{who} was killed by signal {-exit_code} ({name})"
-    if exit_code == -signal.SIGKILL:
-        text += f", probably for memory: {memory}" if memory else "; the kernel reports no kill for memory"
-    return text
+def processes_of(run_id: str, worker: tuple[int, float] | None = None) -> list[psutil.Process]:
+    """A run's worker and all that it has started: by the variable, and by the group that it leads, or led.
+
+    `worker` is its process id and start time. Processes that nobody has buried are left out.
+    """
+    group = worker[0] if worker is not None and _may_still_lead(*worker) else None
+    return [process for process in _others() if _belongs(process, run_id, group)]
+
+
+def signal_all(run_id: str, worker: tuple[int, float] | None, number: signal.Signals) -> int:
+    """Send a signal to a run's worker and all that it has started; gives how many there were."""
+    found = processes_of(run_id, worker)
+    for process in found:
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            process.send_signal(number)
+    return len(found)
+
+
+def end_leftovers(run_id: str, worker: tuple[int, float] | None, before: float) -> int:
+    """Kill what a worker that is gone has left running, if it started `before` that moment; gives how many."""
+    ended = 0
+    for process in processes_of(run_id, worker):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            if process.create_time() < before:
+                process.kill()
+                ended += 1
+    return ended
+
+
+def find_worker(run_id: str) -> tuple[int, float] | None:
+    """Process id and start time of a run's worker, where nobody wrote them down: it leads its group."""
+    for process in processes_of(run_id):
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError, PermissionError):
+            if os.getpgid(process.pid) == process.pid:
+                return process.pid, process.create_time()
+    return None
+
+
+def _others() -> Iterator[psutil.Process]:
+    own = os.getpid()
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            if process.pid != own and process.status() != psutil.STATUS_ZOMBIE:
+                yield process
+
+
+def _belongs(process: psutil.Process, run_id: str, group: int | None) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+        if group is not None and os.getpgid(process.pid) == group:
+            return True
+        return process.environ().get(RUN_VARIABLE) == run_id
+    return False
+
+
+def _may_still_lead(pid: int, start_time: float) -> bool:
+    """Whether the group of that number can only be this worker's: no other process has its id now."""
+    try:
+        return abs(psutil.Process(pid).create_time() - start_time) < _CLOCK_SLACK_S
+    except psutil.NoSuchProcess:
+        return True

@@ -64,6 +64,8 @@ def resume(
             queue_device=plan.device, queue_rank=rank_before(tx, plan.device),
             share_device=plan.spec.offload.share_device,
             held=False, knobs={}, archived_at=None, pid=None, process_start=None, outcome=None,
+            # A journal that was lost with its folder begins anew: what follows is read from there.
+            journal_bytes=now.journal_bytes if folder.journal_bytes() >= now.journal_bytes else 0,
         )  # fmt: skip
         change_state(tx, run_id, RunState.QUEUED, plan.reason, who=who)
 

@@ -1,12 +1,15 @@
 """The files of a run's folder, as the server uses them: order, commands, journal, worker, last words, frames."""
 
+import contextlib
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from horizon_app.contracts.commands import Command
+from pydantic import ValidationError
+
+from horizon_app.contracts.commands import COMMAND, Command, ContinueRun, PauseRun
 from horizon_app.contracts.ids import is_run_id
 from horizon_app.contracts.residency import HEADER_BYTES, decode_header, frame_bytes
 from horizon_app.contracts.run_state import RunState
@@ -46,6 +49,25 @@ class RunFolder:
         with (self.path / "commands.jsonl").open("ab") as file:
             file.write(command.model_dump_json().encode() + b"\n")
 
+    def is_told_to_pause(self) -> bool:
+        """Whether the worker was told to pause and not to go on since."""
+        try:
+            lines = (self.path / "commands.jsonl").read_bytes().splitlines()
+        except OSError:
+            return False
+        told = [command for command in map(_command, lines) if isinstance(command, PauseRun | ContinueRun)]
+        return bool(told) and isinstance(told[-1], PauseRun)
+
+    def mark_attended(self) -> None:
+        """Let a paused worker know that somebody watches the run; not where its folder is gone."""
+        with contextlib.suppress(FileNotFoundError):
+            (self.path / "attended").touch()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the folder is not there."""
+        return not self.path.is_dir()
+
     def forget_last_worker(self) -> None:
         """Remove what a worker that has gone left for the server, and what it was told. Raises OSError."""
         for name in ("worker.json", "exit.json", "commands.jsonl"):
@@ -71,6 +93,23 @@ class RunFolder:
         content = self._json("worker.json")
         pid, start = content.get("pid"), content.get("start_time")
         return (pid, float(start)) if isinstance(pid, int) and isinstance(start, int | float) else None
+
+    def peak_bytes(self) -> int | None:
+        """The most memory that the worker said to have held."""
+        peak = self._json("worker.json").get("peak_bytes")
+        return peak if isinstance(peak, int) else None
+
+    def oom_kills_at_start(self) -> int | None:
+        """How many kills for memory there had been when the worker was started; None where nobody wrote it down."""
+        count = self._json("run.json").get("oom_kills")
+        return count if isinstance(count, int) else None
+
+    def journal_bytes(self) -> int:
+        """Length of the journal; 0 where there is none."""
+        try:
+            return (self.path / "journal.jsonl").stat().st_size
+        except OSError:
+            return 0
 
     def last_words(self) -> LastWords | None:
         """exit.json, where the worker came to write it."""
@@ -127,6 +166,13 @@ class RunFolder:
                 return count, os.pread(fd, length, (index - 1) * length)
         except (FileNotFoundError, ValueError):
             return 0, None
+
+
+def _command(line: bytes) -> Command | None:
+    try:
+        return COMMAND.validate_json(line)
+    except ValidationError:
+        return None  # the worker says so
 
 
 def _frames_until(fd: int, length: int, count: int, step: int) -> int:

@@ -6,6 +6,7 @@ process, beside another one.
 
 import asyncio
 import logging
+import math
 import signal
 import time
 import traceback
@@ -13,35 +14,35 @@ from datetime import UTC, datetime
 from enum import Enum
 
 from horizon_app.contracts.events import SERVER, Event, LogWritten
-from horizon_app.contracts.run_state import ENDED, RunState
+from horizon_app.contracts.run_state import ENDED, Cause, RunState
 from horizon_app.control import process_watch
 from horizon_app.control.errors import IllegalTransition, RunNotFound
 from horizon_app.control.hub import Hub
 from horizon_app.control.launcher import Launcher
 from horizon_app.control.lifecycle import change_state
-from horizon_app.control.machine import oom_kills
+from horizon_app.control.memory import memory_here, oom_kills
+from horizon_app.control.patience import patience_s, stopping_s
 from horizon_app.control.recorder import JournalBatch, note, record_batch
 from horizon_app.control.run_folder import RunFolder
+from horizon_app.control.worker_end import WorkerEnd
 from horizon_app.settings import AppSettings
 from horizon_app.store.checkpoints import checkpoints_of
 from horizon_app.store.database import Database
 from horizon_app.store.errors import DatabaseBusy
-from horizon_app.store.runs import StoredRun, get_run
+from horizon_app.store.runs import StoredRun, get_run, update_run
 
 _log = logging.getLogger(__name__)
 TICK_S = 0.1
 AFTER_TROUBLE_S = 1.0
-LAUNCH_GRACE_S = 20.0
-"""How long a run may be starting without anyone knowing its process."""
+LAUNCH_GRACE_S = 5.0
+"""How long a run may be starting without anyone knowing its process, and without one to be found."""
 PARENT_GRACE_S = 3.0
 """How long the process that started a worker has to say how it ended, before another one calls it interrupted."""
 EXIT_GRACE_S = 30.0
 """How long a worker may live on after its final state."""
-
-
-_STEPS_OF_PATIENCE = 2
-_SAVED_BYTES = 4
-_SLOW_DISK_BYTES_PER_S = 100e6
+_ATTEND_S = 5.0
+"""How often a paused worker is told that somebody watches it."""
+_TOLD_LINES = 12
 
 
 class _Process(Enum):
@@ -71,7 +72,7 @@ class Supervisor:
     def _begin_life(self) -> None:
         """Forget what was seen of an earlier worker: an ended run may be resumed while its supervisor still looks."""
         self._frames = 0
-        self._oom_before = oom_kills()
+        self._attended_at = -math.inf
         self._gone_since: float | None = None
         self._ended_since: float | None = None
         self._signals: set[signal.Signals] = set()
@@ -115,6 +116,8 @@ class Supervisor:
         self._gone_since = None
         if self._run.state is RunState.STOPPING:
             self._press()
+        elif self._run.state is RunState.PAUSED:
+            self._attend()
         return False
 
     @property
@@ -159,76 +162,113 @@ class Supervisor:
         now = time.monotonic()
         self._ended_since = self._ended_since or now
         if process is not _Process.ALIVE:
+            self._bury(self._run.ended_at)
             return True
         if now - self._ended_since > EXIT_GRACE_S:
             self._signal(signal.SIGKILL, "has not gone after its final state")
         return False
 
+    def _bury(self, ended_at: datetime | None) -> None:
+        """Nothing that the worker started outlives it, and how it ended is kept; nobody may have resumed the run."""
+        before = time.time() if ended_at is None else ended_at.timestamp()
+        left = process_watch.end_leftovers(self._run.id, self._known_worker(), before)
+        if left:
+            text = f"{left} processes that the worker had started were still there: ended"
+            note(self._database, self._run.id, [LogWritten(level="warning", message=text)])
+        ending: dict[str, object] = {"exit_status": self._launcher.exit_status(self._run.id)}
+        if self._run.state is RunState.FAILED and self._run.cause is None:
+            ending["cause"] = Cause.EXCEPTION.value
+        with self._database.write() as tx:
+            now = get_run(tx, self._run.id, lock=True)
+            if now is not None and now.state in ENDED and now.started_at == self._run.started_at:
+                update_run(tx, self._run.id, **ending)
+
     def _miss(self, process: _Process) -> None:
         """The run has not ended and no worker is seen: after a while, or at once where it is certain, end it."""
         if process is _Process.UNKNOWN:
-            started = self._run.started_at or self._run.created_at
-            if datetime.now(UTC).timestamp() - started.timestamp() > LAUNCH_GRACE_S:
-                self._end(RunState.INTERRUPTED, "no worker process was ever seen")
+            self._search()
             return
         now = time.monotonic()
         self._gone_since = self._gone_since or now
         if not self._launcher.is_parent_of(self._run.id) and now - self._gone_since < PARENT_GRACE_S:
             return
+        process_watch.end_leftovers(self._run.id, self._known_worker(), time.time())
         words = self._folder.last_words()
         if words is not None and words.state in ENDED:
-            self._end(words.state, words.reason)
-        elif self._run.state is RunState.STOPPING and self._stopping_s() >= self._patience_s():
-            self._end(RunState.STOPPED, f"did not stop within {self._patience_s():.3g} s and was killed")
+            self._end(words.state, words.reason, Cause.EXCEPTION if words.state is RunState.FAILED else None)
+        elif self._run.state is RunState.STOPPING and stopping_s(self._run) >= self._patience_s():
+            self._end(RunState.STOPPED, f"did not stop within {self._patience_s():.3g} s and was killed", None)
         else:
-            self._end(RunState.INTERRUPTED, self._cause())
+            self._end(RunState.INTERRUPTED, *self._cause())
 
-    def _end(self, state: RunState, reason: str) -> None:
-        tail = self._folder.log_tail(12) if state is RunState.INTERRUPTED else []
+    def _search(self) -> None:
+        """Nobody wrote down which process it is: whoever was to do that may have died before, or be about to."""
+        started = self._run.started_at or self._run.created_at
+        if datetime.now(UTC).timestamp() - started.timestamp() < LAUNCH_GRACE_S:
+            return
+        found = process_watch.find_worker(self._run.id)
+        if found is None:
+            self._end(RunState.INTERRUPTED, "no worker process was ever seen", Cause.NEVER_STARTED)
+            return
+        with self._database.write() as tx:
+            update_run(
+                tx, self._run.id, pid=found[0], process_start=found[1], boot_id=process_watch.boot_id()
+            )  # fmt: skip
+
+    def _end(self, state: RunState, reason: str, cause: Cause | None) -> None:
+        tail = self._folder.log_tail(_TOLD_LINES) if state is RunState.INTERRUPTED else []
         lines: list[Event] = [LogWritten(level="error", message=f"worker.log: {line}") for line in tail]
         note(self._database, self._run.id, lines)
         try:
             with self._database.write() as tx:
                 change_state(tx, self._run.id, state, reason, who=SERVER)
+                update_run(
+                    tx, self._run.id, cause=cause and cause.value, exit_status=self._launcher.exit_status(self._run.id)
+                )  # fmt: skip
         except (IllegalTransition, RunNotFound):
             return  # another process was quicker
         finally:
             self._refresh()
 
-    def _cause(self) -> str:
-        known = self._known_worker()
-        kills = max(0, oom_kills() - self._oom_before)
-        ended = process_watch.describe_end(known and known[0], self._launcher.exit_status(self._run.id), kills)
+    def _cause(self) -> tuple[str, Cause]:
+        known, now = self._known_worker(), process_watch.boot_id()
+        rebooted = None not in (now, self._run.boot_id) and now != self._run.boot_id
+        before = self._folder.oom_kills_at_start()
+        end = WorkerEnd(
+            pid=known and known[0], exit_code=self._launcher.exit_status(self._run.id),
+            oom_kills=0 if rebooted or before is None else max(0, oom_kills() - before),
+            peak_bytes=self._folder.peak_bytes(), memory=memory_here(), rebooted=rebooted,
+            folder_gone=self._folder.is_gone,
+        )  # fmt: skip
         with self._database.read() as tx:
             saved = checkpoints_of(tx, self._run.id)
         last = f"last checkpoint at step {saved[-1].step}" if saved else "no checkpoint"
-        return f"{ended}; {self._run.step} optimizer steps done, {last}"
+        return f"{end.describe()}; {self._run.step} optimizer steps done, {last}", end.cause
 
-    def _stopping_s(self) -> float:
-        asked = self._run.stop_asked_at
-        return 0.0 if asked is None else datetime.now(UTC).timestamp() - asked.timestamp()
+    def _attend(self) -> None:
+        """Let a paused worker know that it is not forgotten."""
+        if time.monotonic() - self._attended_at > _ATTEND_S:
+            self._attended_at = time.monotonic()
+            self._folder.mark_attended()
 
     def _patience_s(self) -> float:
-        """How long a stop may take: the grace, and what a step in progress and the writing of the model need."""
-        step_s = self._run.metrics.get("time/step") or 0.0
-        saving_s = (self._run.parameters or 0) * _SAVED_BYTES / _SLOW_DISK_BYTES_PER_S
-        return self._settings.stop_grace_s + _STEPS_OF_PATIENCE * step_s + saving_s
+        return patience_s(self._run, self._settings.stop_grace_s)
 
     def _press(self) -> None:
         """The run was asked to stop: after the grace a signal, after some more the end."""
-        late = self._stopping_s() - self._patience_s()
-        if late > self._settings.kill_grace_s:
-            self._signal(signal.SIGKILL, f"did not stop within {self._stopping_s():.3g} s")
-        elif late > 0:
-            self._signal(signal.SIGTERM, f"did not stop within {self._patience_s():.3g} s")
+        waited, patience = stopping_s(self._run), self._patience_s()
+        if waited - patience > self._settings.kill_grace_s:
+            self._signal(signal.SIGKILL, f"did not stop within {waited:.3g} s")
+        elif waited > patience:
+            self._signal(signal.SIGTERM, f"did not stop within {patience:.3g} s")
 
     def _signal(self, number: signal.Signals, why: str) -> None:
         known = self._known_worker()
         if known is None or number in self._signals:
             return
         self._signals.add(number)
-        process_watch.signal_group(known[0], number)
-        message = f"the worker process {known[0]} {why}: sent {number.name} to its group"
+        count = process_watch.signal_all(self._run.id, known, number)
+        message = f"the worker process {known[0]} {why}: sent {number.name} to it and all that it started ({count})"
         note(self._database, self._run.id, [LogWritten(level="warning", message=message)])
 
     async def _report(self, error: Exception) -> None:

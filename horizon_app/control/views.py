@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from horizon_app.contracts.events import RunOutcome
-from horizon_app.contracts.run_state import RunState
+from horizon_app.contracts.run_state import RESUMABLE, Cause, RunState
 from horizon_app.contracts.run_view import Checkpoint, ModelSummary, Run, RunDetail, Segment, Series
 from horizon_app.control import sparkline
 from horizon_app.control.knob_values import values_in_force
@@ -23,6 +23,8 @@ def run_view(run: StoredRun, queue_position: int | None = None) -> Run:
         model=ModelSummary(name=run.model_name, architecture=run.architecture, parameters=run.parameters),
         step=run.step, total_steps=run.total_steps, metrics=run.metrics,
         sparkline=sparkline.values(run.sparkline), last_seq=run.last_seq, knobs_version=run.knobs_version,
+        resumable=run.state in RESUMABLE, cause=None if run.cause is None else Cause(run.cause),
+        exit_status=run.exit_status,
         held=run.held, queue_device=run.queue_device, queue_position=queue_position,
         archived_at=run.archived_at, cloned_from=run.cloned_from,
     )  # fmt: skip

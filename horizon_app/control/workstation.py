@@ -28,6 +28,7 @@ from horizon_app.control.launcher import Launcher
 from horizon_app.control.lifecycle import change_state, locked_run
 from horizon_app.control.machine import Machine
 from horizon_app.control.paths import PathRules, rules_for_clients, rules_for_clone, rules_for_user
+from horizon_app.control.pausing import Pausing
 from horizon_app.control.queue import Queue
 from horizon_app.control.resumption import resume
 from horizon_app.control.run_folder import RunFolder
@@ -60,6 +61,7 @@ class Workstation:
         migrate(self.database)
         self.hub = Hub(self.database)
         self.history = History(self.database, self.settings)
+        self.pausing = Pausing(self.database, self.settings)
         self.knobs = Knobs(self.database, self.hub, self.settings)
         self.queue = Queue(self.database)
         self.deletion = Deletion(self.database, self.settings.runs_dir)
@@ -143,6 +145,8 @@ class Workstation:
     def resume(self, run_id: str, changes: Mapping[str, Any], *, by_client: bool = True, who: str = "api") -> Run:
         """Queue an ended run again: it goes on from its newest whole checkpoint, with `changes` to its spec.
 
+        A paused one goes on where it stands.
+
         Raises RunNotFound, RunIsLive, NothingToResume, WorkerStillThere, SpecRefused.
         """
 
@@ -153,6 +157,9 @@ class Workstation:
         run = self._read(run_id)
         if run.state in LIVE and self.server() is None:
             self.dispatcher.settle(run)  # nobody else would notice that its worker is gone
+        paused = None if changes else self.pausing.go_on(run_id, who=who)
+        if paused is not None:
+            return paused
         resume(self.database, run_id, changes, place, who=who)
         with self.database.read() as tx:
             return run_views(tx, [locked_run(tx, run_id)])[0]
@@ -233,13 +240,17 @@ class Workstation:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.dispatcher.wake)
 
-    async def supervise(self, run_id: str, on_event: Callable[[Frame], None], *, after: int = 0) -> RunDetail:
+    async def supervise(
+        self, run_id: str, on_event: Callable[[Frame], None], *, after: int = 0, start: bool = True
+    ) -> RunDetail:
         """See one run through: start it when nothing else is live, record it, hand over each event, until it has ended.
 
         Events up to `after` are left out: those of the time before a run was resumed. Where a server runs on the same
-        home folder, that one does the starting.
+        home folder, that one does the starting; with `start` false nothing is started here in any case.
         """
-        attending = asyncio.create_task(self.dispatcher.run(only=run_id, may_start=lambda: self.server() is None))
+        attending = asyncio.create_task(
+            self.dispatcher.run(only=run_id, may_start=lambda: start and self.server() is None)
+        )
         try:
             with self.hub.view(run_id, after=after, last_seq=self.run(run_id).last_seq) as viewer:
                 ended = False

@@ -15,7 +15,7 @@ from typing import Any
 import tokenizers
 import xxhash
 
-from horizon_app.data.errors import DataError, refused
+from horizon_app.data.errors import DataError, DataStopped, refused
 from horizon_app.data.samples import Samples, SampleWriter, open_samples
 
 MOST_BYTES = 64 << 30
@@ -30,8 +30,9 @@ _READ_BYTES = 4 << 20
 class TokenCache:
     """A folder with an entry for each set of files, tokenizer and options. Several processes may use it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """`should_stop` is asked now and then; whoever is at it then gets DataStopped."""
+        self._folder, self._should_stop = folder, should_stop
 
     def samples(
         self, files: Sequence[Path], options: dict[str, Any], write: Callable[[SampleWriter], dict[str, Any]]
@@ -42,7 +43,7 @@ class TokenCache:
         a disk that is full.
         """
         before = [_stamp(path) for path in files]
-        entry = self._folder / _key(files, options)
+        entry = self._folder / _key(files, options, self._should_stop)
         found = open_samples(entry)
         if found is None:
             self._make(entry, files, before, write)
@@ -99,18 +100,20 @@ class TokenCache:
             total -= sizes[entry]
 
 
-def _key(files: Sequence[Path], options: dict[str, Any]) -> str:
-    content = [(str(path), _content_digest(path)) for path in files]
+def _key(files: Sequence[Path], options: dict[str, Any], should_stop: Callable[[], bool]) -> str:
+    content = [(str(path), _content_digest(path, should_stop)) for path in files]
     made_by = {"layout": _LAYOUT, "tokenizers": tokenizers.__version__}
     return hashlib.sha256(json.dumps([content, options, made_by], sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _content_digest(path: Path) -> str:
+def _content_digest(path: Path, should_stop: Callable[[], bool]) -> str:
     digest = xxhash.xxh3_128()
     try:
         with path.open("rb") as file:
             while chunk := file.read(_READ_BYTES):
                 digest.update(chunk)
+                if should_stop():
+                    raise DataStopped
     except OSError as error:
         message = f"the file can't be read: {error.strerror or error}"
         raise refused("data.path", message, "check the file", file=str(path)) from error

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from horizon_app.contracts.spec_words import BadRows
 from horizon_app.data.batches import Batch
 from horizon_app.data.cache import TokenCache
 from horizon_app.data.encoding import encode_rows
-from horizon_app.data.errors import Findings, ProblemList, counted, problem_text, refused
+from horizon_app.data.errors import DataStopped, Findings, ProblemList, counted, problem_text, refused
 from horizon_app.data.files import find_files
 from horizon_app.data.packing import Rows, one_a_row, pack
 from horizon_app.data.reader import RowReader
@@ -93,20 +93,21 @@ class Dataset:
 
 
 def load_dataset(
-    spec: DataSpec, *, paths: Sequence[Path], eval_paths: Sequence[Path] = (), tokenizer_dir: Path, cache_dir: Path
-) -> Dataset:
+    spec: DataSpec, *, paths: Sequence[Path], eval_paths: Sequence[Path] = (), tokenizer_dir: Path, cache_dir: Path,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Dataset:  # fmt: skip
     """Load what `spec` asks for from `paths`, with the tokenizer and chat template of a model folder.
 
     Tokenised data is kept in `cache_dir` and read from there. Raises DataError with every problem found, by file and
-    line.
+    line, and DataStopped once `should_stop` says so: it is asked after each row.
     """
     tokenizer = load_tokenizer(tokenizer_dir, spec.chat_template)
-    cache = TokenCache(cache_dir)
-    samples, facts = _tokenised(spec, paths, tokenizer, cache)
+    cache = TokenCache(cache_dir, should_stop)
+    samples, facts = _tokenised(spec, paths, tokenizer, cache, should_stop)
     train, evaluated = split(samples.digests, spec.eval_fraction)
     eval_samples, eval_facts = samples, {}
     if eval_paths:
-        eval_samples, eval_facts = _tokenised(spec, eval_paths, tokenizer, cache)
+        eval_samples, eval_facts = _tokenised(spec, eval_paths, tokenizer, cache, should_stop)
         evaluated = np.arange(len(eval_samples))
     contents = [facts["digest"], eval_facts.get("digest", "")]
     largest_id = max(facts["largest_id"], eval_facts.get("largest_id", -1))
@@ -158,7 +159,7 @@ def _rows(spec: DataSpec, samples: Samples, chosen: "np.ndarray[Any, np.dtype[np
 
 
 def _tokenised(
-    spec: DataSpec, paths: Sequence[Path], tokenizer: Tokenizer, cache: TokenCache
+    spec: DataSpec, paths: Sequence[Path], tokenizer: Tokenizer, cache: TokenCache, should_stop: Callable[[], bool]
 ) -> tuple[Samples, dict[str, Any]]:
     """Samples and facts of some files, from the cache or made now. Raises DataError."""
     problems = ProblemList(skip_rows=spec.bad_rows is BadRows.SKIP)
@@ -166,16 +167,21 @@ def _tokenised(
     problems.raise_if_any()
     used = {"format", "chat_template", "sequence_length", "train_on", "too_long", "bad_rows"}
     options = {**spec.model_dump(mode="json", include=used), "tokenizer": tokenizer.fingerprint}
-    return cache.samples(files, options, lambda writer: _tokenise(spec, files, tokenizer, problems, writer))
+    return cache.samples(
+        files, options, lambda writer: _tokenise(spec, files, tokenizer, problems, writer, should_stop)
+    )
 
 
 def _tokenise(
-    spec: DataSpec, files: Sequence[Path], tokenizer: Tokenizer, problems: ProblemList, writer: SampleWriter
-) -> dict[str, Any]:
-    """Write the samples of `files`; gives what is to be known of them. Raises DataError."""
+    spec: DataSpec, files: Sequence[Path], tokenizer: Tokenizer, problems: ProblemList, writer: SampleWriter,
+    should_stop: Callable[[], bool],
+) -> dict[str, Any]:  # fmt: skip
+    """Write the samples of `files`; gives what is to be known of them. Raises DataError, DataStopped."""
     cutter = Cutter(spec.sequence_length, spec.too_long)
     rows = RowReader(files, spec.format, problems)
     for encoded in encode_rows(rows, tokenizer, spec.train_on, problems):
+        if should_stop():
+            raise DataStopped
         for sequence in cutter.cut(encoded):
             if not problems.found.total:
                 writer.add(sequence)

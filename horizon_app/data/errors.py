@@ -8,6 +8,10 @@ MOST_LISTED = 1000
 _MOST_TOLD = 50
 
 
+class DataStopped(Exception):
+    """Reading data was given up halfway, as it was asked to be; nothing of it is kept."""
+
+
 class DataError(Exception):
     """The data can't be trained on. `problems` lists the first of them, with file and line; `total` counts them all."""
 

@@ -13,6 +13,10 @@ class EngineError(Exception):
     """Root of all errors that the engine raises on purpose."""
 
 
+class BuildStopped(EngineError):
+    """The engine was asked to stop while it read the weights."""
+
+
 class UnsupportedModel(EngineError):
     """The model can't be trained by this engine; the message names the reason."""
 

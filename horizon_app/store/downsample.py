@@ -1,39 +1,117 @@
-"""Thins a series to the minimum, the maximum and the last point of each bucket. Pure."""
+"""Thins a series to the minimum, the maximum and the last point of each bucket. Pure.
 
-from collections.abc import Iterable, Iterator
+Buckets are fixed: of a width that is a power of two, and each begins at a multiple of it. So what a bucket keeps can be
+worked out from what narrower buckets have kept (`Extremes`), and the answer is the same as from the points themselves.
+"""
 
-Point = tuple[int, float]
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 
-def thin(points: Iterable[Point], *, first: int, last: int, max_points: int) -> list[Point]:
-    """At most about `max_points` of `points`, which rise in steps from `first` to `last`.
-
-    Steps are cut into equal buckets; of each bucket the points with the smallest and the largest value and its last
-    point are kept, in order. So no spike is lost, and the newest value always is the last one.
-    """
-    buckets = max(1, max_points // 3)
-    width = max(1, -(-(last - first + 1) // buckets))
-    kept: list[Point] = []
-    for bucket in _buckets(points, first, width):
-        kept.extend(bucket)
-    return kept
+Steps = npt.NDArray[np.int64]
+Values = npt.NDArray[np.float64]
 
 
-def _buckets(points: Iterable[Point], first: int, width: int) -> Iterator[list[Point]]:
-    end = first + width
-    low = high = newest = None
-    for point in points:
-        step, value = point
-        if low is None or high is None or newest is None or step >= end:
-            if low is not None and high is not None and newest is not None:
-                yield sorted({low, high, newest})
-            end += max(0, step - end + width) // width * width
-            low = high = newest = point
-            continue
-        if value < low[1]:
-            low = point
-        elif value > high[1]:
-            high = point
-        newest = point
-    if low is not None and high is not None and newest is not None:
-        yield sorted({low, high, newest})
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Points:
+    """Steps, rising, and the value at each: NaN and infinities as themselves."""
+
+    steps: Steps
+    values: Values
+
+    @classmethod
+    def join(cls, parts: Sequence[Self]) -> Self:
+        """One after the other."""
+        return cls(steps=np.concatenate([p.steps for p in parts]), values=np.concatenate([p.values for p in parts]))
+
+    def between(self, first: int, last: int) -> "Points":
+        """Those from step `first` to step `last`, both included."""
+        part = slice(np.searchsorted(self.steps, first), np.searchsorted(self.steps, last, side="right"))
+        return Points(steps=self.steps[part], values=self.values[part])
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> "Points":
+        """Those that are chosen."""
+        return Points(steps=self.steps[chosen], values=self.values[chosen])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Extremes:
+    """Of each bucket with a finite point the first lowest, the first highest and the last one; a row a bucket."""
+
+    low_at: Steps
+    low: Values
+    high_at: Steps
+    high: Values
+    last_at: Steps
+    last: Values
+
+    @classmethod
+    def of(cls, points: Points) -> Self:
+        """Finite points as buckets of their own."""
+        at, value = points.steps, points.values
+        return cls(low_at=at, low=value, high_at=at, high=value, last_at=at, last=value)
+
+    @classmethod
+    def join(cls, parts: Iterable[Self]) -> Self:
+        """One after the other; at least one."""
+        rows = list(parts)
+        return cls(**{f.name: np.concatenate([getattr(row, f.name) for row in rows]) for f in fields(cls)})
+
+    def widen(self, width: int) -> "Extremes":
+        """The same for buckets of `width` steps, of which each of these lies within one."""
+        bucket = self.last_at // width
+        begins = np.flatnonzero(_changes(bucket))
+        if len(begins) == len(bucket):
+            return self
+        lowest, highest = _first_best(np.minimum, self.low, begins), _first_best(np.maximum, self.high, begins)
+        ends = np.append(begins[1:], len(bucket)) - 1
+        return Extremes(
+            low_at=self.low_at[lowest], low=self.low[lowest], high_at=self.high_at[highest], high=self.high[highest],
+            last_at=self.last_at[ends], last=self.last[ends],
+        )  # fmt: skip
+
+    def points(self) -> Points:
+        """All that is kept, each point once, in order."""
+        steps = np.stack([self.low_at, self.high_at, self.last_at], axis=1)
+        order = np.argsort(steps, axis=1)
+        steps = np.take_along_axis(steps, order, axis=1).ravel()
+        values = np.take_along_axis(np.stack([self.low, self.high, self.last], axis=1), order, axis=1).ravel()
+        return Points(steps=steps, values=values).where(_changes(steps))
+
+
+def bucket_width(first: int, last: int, max_points: int) -> int:
+    """The smallest width with which `first` to `last` give at most `max_points` points, three a bucket."""
+    most = max(1, max_points // 3)
+    width = 1
+    while last // width - first // width + 1 > most:
+        width *= 2
+    return width
+
+
+def first_of_each(points: Points, width: int) -> Points:
+    """The first point of each bucket."""
+    return points.where(_changes(points.steps // width))
+
+
+def thin(points: Points, width: int) -> Points:
+    """The first lowest, the first highest and the last of each bucket of finite points, in order."""
+    return Extremes.of(points).widen(width).points()
+
+
+def _changes(numbers: Steps) -> npt.NDArray[np.bool_]:
+    """Where a number differs from the one before it; True at the first."""
+    changed = np.ones(len(numbers), np.bool_)
+    np.not_equal(numbers[1:], numbers[:-1], out=changed[1:])
+    return changed
+
+
+def _first_best(best: Any, values: Values, begins: Steps) -> Steps:
+    """In each group, the place of the first value that none surpasses."""
+    sizes = np.empty_like(begins)
+    np.subtract(begins[1:], begins[:-1], out=sizes[:-1])
+    sizes[-1] = len(values) - begins[-1]
+    places = np.flatnonzero(values == np.repeat(best.reduceat(values, begins), sizes))
+    return places[np.searchsorted(places, begins)]

@@ -1,27 +1,72 @@
-"""Rows of metrics: one value a key and step."""
+"""Rows of metrics, one value a key and step; and the series that readers ask for."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, delete, func, select
+import numpy as np
+from sqlalchemy import Select, bindparam, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from horizon_app.contracts.events import MetricsRecorded
 from horizon_app.store.database import Transaction
-from horizon_app.store.downsample import thin
-from horizon_app.store.tables import MetricTable
+from horizon_app.store.downsample import Points, bucket_width, first_of_each, thin
+from horizon_app.store.metric_chunks import CHUNK_STEPS, FINE_STEPS, Metric, pack_chunks, unpack_steps_behind
+from horizon_app.store.tables import MetricChunkTable, MetricTable
 
-_T = MetricTable
+_T, _C = MetricTable, MetricChunkTable
 Flag = Literal["nan", "inf", "-inf"]
+_ANY_STEP = (0, 2**63 - 1)
+
+
+def _upsert(make: Any) -> Any:
+    statement = make(_T)
+    new = {"value": statement.excluded.value, "nonfinite": statement.excluded.nonfinite}
+    return statement.on_conflict_do_update(index_elements=["run_id", "key", "step"], set_=new)
+
+
+def _packed_until_query() -> Select[tuple[str, int | None]]:
+    """Each metric of a run with its last chunk: one look into an index a key, where `distinct` would read every row."""
+    run = bindparam("run")
+    first = select(func.min(_T.key).label("key")).where(_T.run_id == run).cte("keys", recursive=True)
+    following = select(func.min(_T.key)).where(_T.run_id == run, _T.key > first.c.key).scalar_subquery()
+    keys = first.union_all(select(following).where(first.c.key.is_not(None)))
+    newest = select(func.max(_C.chunk)).where(_C.run_id == run, _C.key == keys.c.key).scalar_subquery()
+    return select(keys.c.key, newest).where(keys.c.key.is_not(None))
+
+
+def _extent_query() -> Select[tuple[int | None, int | None, int | None]]:
+    """First and last step of a metric between two steps, and the one behind `most` others where there are so many."""
+    within = (_T.run_id == bindparam("run"), _T.key == bindparam("metric"))
+    steps = _T.step.between(bindparam("first"), bindparam("last"))
+    return select(
+        select(func.min(_T.step)).where(*within, steps).scalar_subquery(),
+        select(func.max(_T.step)).where(*within, steps).scalar_subquery(),
+        select(_T.step).where(*within, steps).order_by(_T.step).offset(bindparam("most")).limit(1).scalar_subquery(),
+    )
+
+
+# Built once: to build a statement takes longer than to carry it out.
+_UPSERTS = {"sqlite": _upsert(sqlite.insert), "postgresql": _upsert(postgresql.insert)}
+_PACKED_UNTIL = _packed_until_query()
+_EXTENT = _extent_query()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredSeries:
-    """One metric: finite points, thinned, and the steps at which it was not finite."""
+    """One metric: its points, or the finite ones thinned; and the steps at which it was not finite.
 
-    points: list[tuple[int, float | None]]
+    A thinned series names of each bucket the first step that was not finite.
+    """
+
+    steps: list[int]
+    values: list[float | None]
     nonfinite: list[tuple[int, Flag]]
+
+    @property
+    def points(self) -> list[tuple[int, float | None]]:
+        """Step and value of each."""
+        return list(zip(self.steps, self.values, strict=True))
 
 
 def record_metrics(tx: Transaction, run_id: str, events: Sequence[MetricsRecorded]) -> None:
@@ -35,49 +80,78 @@ def record_metrics(tx: Transaction, run_id: str, events: Sequence[MetricsRecorde
     }  # fmt: skip
     if not rows:
         return
-    make: Any = postgresql.insert if tx.dialect.name == "postgresql" else sqlite.insert
-    statement = make(_T)
-    statement = statement.on_conflict_do_update(
-        index_elements=["run_id", "key", "step"],
-        set_={"value": statement.excluded.value, "nonfinite": statement.excluded.nonfinite},
-    )
-    tx.execute(statement, list(rows.values()))
+    tx.execute(_UPSERTS[tx.dialect.name], list(rows.values()))
+    _pack(tx, run_id, list(rows))
+
+
+def _pack(tx: Transaction, run_id: str, recorded: Sequence[tuple[str, int]]) -> None:
+    """Bring the chunks up to date with points that were recorded: those left behind, and those written again."""
+    touched: dict[str, set[int]] = {}
+    for key, step in recorded:
+        touched.setdefault(key, set()).add(step // CHUNK_STEPS)
+    for key, until in _packed_until(tx, run_id).items():
+        chunks = touched.get(key)
+        if chunks is None:
+            continue
+        end = until // CHUNK_STEPS
+        for chunk in sorted(chunks):
+            if chunk < end:
+                pack_chunks(tx, run_id, key, first=chunk, last=chunk)
+        if max(chunks) > end:
+            pack_chunks(tx, run_id, key, first=end, last=max(chunks) - 1)
+
+
+def _packed_until(tx: Transaction, run_id: str) -> dict[str, int]:
+    """Each metric of a run, and the step behind its last chunk."""
+    found = tx.execute(_PACKED_UNTIL, {"run": run_id})
+    return {key: 0 if chunk is None else (chunk + 1) * CHUNK_STEPS for key, chunk in found}
 
 
 def forget_metrics(tx: Transaction, run_id: str, *, after: int) -> None:
     """Remove the values of all steps behind `after`."""
     tx.execute(delete(_T).where(_T.run_id == run_id, _T.step > after))
+    unpack_steps_behind(tx, run_id, after)
 
 
 def metric_keys(tx: Transaction, run_id: str) -> list[str]:
     """Names of the metrics that a run has."""
-    return list(tx.execute(select(_T.key).where(_T.run_id == run_id).distinct().order_by(_T.key)).scalars())
+    return sorted(_packed_until(tx, run_id))
 
 
 def series(
     tx: Transaction, run_id: str, keys: Sequence[str], *, first: int | None, last: int | None, max_points: int
 ) -> Mapping[str, StoredSeries]:
-    """Each of these metrics between two steps (both included), thinned to about `max_points`."""
-    return {key: _series(tx, run_id, key, first, last, max_points) for key in keys}
+    """Each of these metrics between two steps (both included): all points, or thinned to `max_points` where more."""
+    until = _packed_until(tx, run_id)
+    metrics = {key: Metric(tx=tx, run_id=run_id, key=key, packed_until=until.get(key, 0)) for key in keys}
+    begin, end = (_ANY_STEP[0] if first is None else first), (_ANY_STEP[1] if last is None else last)
+    return {key: _series(metric, begin, end, max_points) for key, metric in metrics.items()}
 
 
-def _series(
-    tx: Transaction, run_id: str, key: str, first: int | None, last: int | None, max_points: int
-) -> StoredSeries:
-    within: list[ColumnElement[bool]] = [_T.run_id == run_id, _T.key == key]
-    within += [] if first is None else [_T.step >= first]
-    within += [] if last is None else [_T.step <= last]
-    summary = select(func.count(), func.min(_T.step), func.max(_T.step), func.count(_T.nonfinite))
-    count, low, high, flags = tx.execute(summary.where(*within)).one()
-    nonfinite = _nonfinite(tx, within) if flags else []
-    query = select(_T.step, _T.value).where(*within).order_by(_T.step)
-    if count <= max_points:
-        return StoredSeries(points=[(step, value) for step, value in tx.execute(query)], nonfinite=nonfinite)
-    # The driver's own tuples: a million of SQLAlchemy's rows take a second longer.
-    rows: Any = tx.execute(query.where(_T.value.is_not(None))).cursor
-    return StoredSeries(points=[*thin(rows, first=low, last=high, max_points=max_points)], nonfinite=nonfinite)
+def _series(metric: Metric, first: int, last: int, max_points: int) -> StoredSeries:
+    asked = {"run": metric.run_id, "metric": metric.key, "first": first, "last": last, "most": max_points}
+    low, high, too_many = metric.tx.execute(_EXTENT, asked).one()
+    if low is None:
+        return StoredSeries(steps=[], values=[], nonfinite=[])
+    width = bucket_width(low, high, max_points)
+    if too_many is None or width < FINE_STEPS:
+        return series_of(metric.points(low, high), max_points)
+    # From where it was asked for, so that a chunk that begins before the first point counts as a whole one.
+    extremes, odd = metric.extremes(first, high)
+    thinned = extremes.widen(width).points()
+    return _answer(thinned.steps.tolist(), thinned.values.tolist(), first_of_each(odd, width))
 
 
-def _nonfinite(tx: Transaction, within: list[ColumnElement[bool]]) -> list[tuple[int, Flag]]:
-    rows = tx.execute(select(_T.step, _T.nonfinite).where(*within, _T.nonfinite.is_not(None)).order_by(_T.step))
-    return [(step, cast(Flag, flag)) for step, flag in rows]
+def series_of(points: Points, max_points: int) -> StoredSeries:
+    """The series of these points: all of them, or thinned to `max_points` where more."""
+    finite = np.isfinite(points.values)
+    if len(points.steps) <= max_points:
+        return _answer(points.steps.tolist(), np.where(finite, points.values, None).tolist(), points.where(~finite))
+    width = bucket_width(int(points.steps[0]), int(points.steps[-1]), max_points)
+    thinned = thin(points.where(finite), width)
+    return _answer(thinned.steps.tolist(), thinned.values.tolist(), first_of_each(points.where(~finite), width))
+
+
+def _answer(steps: list[int], values: list[float | None], odd: Points) -> StoredSeries:
+    flags: list[Flag] = ["nan" if np.isnan(value) else "inf" if value > 0 else "-inf" for value in odd.values]
+    return StoredSeries(steps=steps, values=values, nonfinite=list(zip(odd.steps.tolist(), flags, strict=True)))

@@ -83,6 +83,9 @@ class StoredRun:
     journal_bytes: int
     pid: int | None
     process_start: float | None
+    boot_id: str | None
+    cause: str | None
+    exit_status: int | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,13 +166,13 @@ def live_runs(tx: Transaction) -> list[StoredRun]:
 
 
 def set_state(
-    tx: Transaction, run_id: str, old: Iterable[RunState], new: RunState, reason: str, **times: datetime | None
+    tx: Transaction, run_id: str, old: Iterable[RunState], new: RunState, reason: str, **also: datetime | None
 ) -> bool:
     """Compare and set: the state becomes `new` only where it is one of `old`. For the lifecycle alone."""
     query = (
         update(_T)
         .where(_T.id == run_id, _T.state.in_([state.value for state in old]))
-        .values(state=new.value, reason=reason, updated_at=datetime.now(UTC), **times)
+        .values(state=new.value, reason=reason, updated_at=datetime.now(UTC), **also)
     )
     return tx.execute(query).rowcount == 1
 

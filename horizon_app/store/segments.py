@@ -1,22 +1,25 @@
 """Rows of segments, one a worker's part of a run, and of metrics that a later segment measured again."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from itertools import groupby
-from typing import Any, cast
+from typing import Any
 
+import numpy as np
 from sqlalchemy import insert, literal, or_, select, update
 
 from horizon_app.contracts.run_state import RunState
 from horizon_app.store.database import Transaction
-from horizon_app.store.downsample import thin
-from horizon_app.store.metrics import Flag, StoredSeries, forget_metrics
+from horizon_app.store.downsample import Points
+from horizon_app.store.metrics import StoredSeries, forget_metrics, series_of
 from horizon_app.store.tables import MetricTable, RunTable, SegmentTable, SupersededMetricTable
 
 _T = SegmentTable
 _M = MetricTable
 _S = SupersededMetricTable
+_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,14 +97,10 @@ def superseded_series(
     query = select(_S.segment, _S.key, _S.step, _S.value, _S.nonfinite).where(*within)
     rows = tx.execute(query.order_by(_S.segment, _S.key, _S.step))
     for (segment, key), group in groupby(rows, lambda row: (row.segment, row.key)):
-        found.setdefault(segment, {})[key] = _series([*group], max_points)
+        found.setdefault(segment, {})[key] = series_of(_points([*group]), max_points)
     return found
 
 
-def _series(rows: Sequence[Any], max_points: int) -> StoredSeries:
-    nonfinite = [(row.step, cast(Flag, row.nonfinite)) for row in rows if row.nonfinite is not None]
-    if len(rows) <= max_points:
-        return StoredSeries(points=[(row.step, row.value) for row in rows], nonfinite=nonfinite)
-    points = [(row.step, row.value) for row in rows if row.value is not None]
-    thinned = thin(points, first=rows[0].step, last=rows[-1].step, max_points=max_points)
-    return StoredSeries(points=[*thinned], nonfinite=nonfinite)
+def _points(rows: Sequence[Any]) -> Points:
+    values = [_NOT_FINITE[row.nonfinite or "nan"] if row.value is None else row.value for row in rows]
+    return Points(steps=np.array([row.step for row in rows], np.int64), values=np.array(values, np.float64))

@@ -11,10 +11,12 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Text,
     TypeDecorator,
+    text,
 )
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -143,6 +145,10 @@ class RunTextTable(Base):
     spec: Mapped[str] = mapped_column(Text)
 
 
+TROUBLES = text("level IN ('warning', 'error')")
+"""What a query has to say, to the letter, to find warnings and errors by their index."""
+
+
 class EventTable(Base):
     """A run's stream: what happened, in order. `journal_seq` is the line of the worker's journal it came from."""
 
@@ -150,6 +156,7 @@ class EventTable(Base):
     __table_args__ = (
         Index("uq_events_run_id_journal_seq", "run_id", "journal_seq", unique=True),
         Index("ix_events_run_id_type_seq", "run_id", "type", "seq"),
+        Index("ix_events_run_id_seq_troubles", "run_id", "seq", sqlite_where=TROUBLES, postgresql_where=TROUBLES),
     )
 
     run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
@@ -173,6 +180,30 @@ class MetricTable(Base):
     step: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     value: Mapped[float | None] = mapped_column(Float)
     nonfinite: Mapped[str | None] = mapped_column(String(4))
+
+
+class MetricChunkTable(Base):
+    """Packed copies of the points of one metric in some hundred optimizer steps: see `store.metric_chunks`."""
+
+    __tablename__ = "metric_chunks"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(String(200), primary_key=True)
+    chunk: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    points: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class MetricExtremesTable(Base):
+    """The extremes within each of these chunks: `fine` of its finite values, `odd` those that are not finite."""
+
+    __tablename__ = "metric_extremes"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(String(200), primary_key=True)
+    chunk: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    fine: Mapped[bytes] = mapped_column(LargeBinary)
+    odd: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class SupersededMetricTable(Base):

@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 from types import FrameType
 
+from horizon_app.settings import AppSettings
 from horizon_app.worker.environment import prepare_process
+from horizon_app.worker.log_file import LogFile
 from horizon_app.worker.parts import Builders, real_builders
+from horizon_app.worker.run_lock import RunTaken, take_run
 from horizon_app.worker.stop_request import StopRequest
 
 
@@ -21,11 +24,18 @@ def main(arguments: list[str], builders: Builders | None = None) -> int:
     run_dir = Path(arguments[0]).resolve()
     stop = StopRequest()
     _stop_on_signals(stop)
-    _log_to_file(run_dir / "worker.log")
+    log_file = LogFile(run_dir / "worker.log")
+    _log_from(AppSettings().log_level.upper())
+    try:
+        take_run(run_dir)
+    except RunTaken as error:
+        logging.getLogger(__name__).error("%s", error)
+        return 3
     prepare_process()
     from horizon_app.worker.session import Session  # only once signals and the log are in place
 
-    return Session(run_dir, builders or real_builders(), stop).run()
+    session = Session(run_dir, builders or real_builders(), stop, each_beat=log_file.rotate_if_large)
+    return session.run()
 
 
 def _stop_on_signals(stop: StopRequest) -> None:
@@ -36,14 +46,9 @@ def _stop_on_signals(stop: StopRequest) -> None:
     signal.signal(signal.SIGINT, ask)
 
 
-def _log_to_file(path: Path) -> None:
-    """Send both output streams to a file, whatever started this process: a full pipe would block training."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(fd, sys.stdout.fileno())
-    os.dup2(fd, sys.stderr.fileno())
-    os.close(fd)
+def _log_from(level: str) -> None:
     faulthandler.enable()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.captureWarnings(True)
 
 

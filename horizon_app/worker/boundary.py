@@ -1,5 +1,6 @@
 """The moment between two optimizer steps: what is measured, saved and waited for there."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event
@@ -17,6 +18,7 @@ from horizon_app.worker.pause_request import PauseRequest
 from horizon_app.worker.saving import CheckpointSaver
 from horizon_app.worker.stop_request import StopRequest
 
+_log = logging.getLogger(__name__)
 _POLL_S = 0.1
 
 
@@ -65,6 +67,7 @@ class StepBoundary:
         parts = self._p
         parts.doing(f"measuring after optimizer step {step} of {parts.total_steps}")
         parts.observer.after_step(step, last=step == parts.total_steps)
+        _log.debug("optimizer step %d of %d: %s", step, parts.total_steps, parts.sink.last_metrics)
         asked = parts.wishes.save.is_set()
         parts.wishes.save.clear()
         due = asked or parts.intervals.is_due(Knob.CHECKPOINT_EVERY, step)

@@ -155,10 +155,11 @@ def _plain(value: Any) -> Any:
 
 
 class JournalLogHandler(logging.Handler):
-    """Copies what libraries log into the journal, so that the browser shows it."""
+    """Copies what libraries log into the journal, so that the browser shows it: warnings, or all where all is wanted"""
 
     def __init__(self, sink: EventSink) -> None:
-        super().__init__(logging.WARNING)
+        logs_all = logging.getLogger().getEffectiveLevel() <= logging.DEBUG
+        super().__init__(logging.DEBUG if logs_all else logging.WARNING)
         self._sink = sink
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -15,6 +15,9 @@ from horizon_app.worker.checkpoints import Snapshot
 from horizon_app.worker.knob_request import TakesChanges
 from horizon_app.worker.order import DataPaths
 
+ShouldStop = Callable[[], bool]
+"""Whether what is being made is wanted no more; asked often."""
+
 
 class TrainingData(Protocol):
     """The rows of a run, tokenised and packed."""
@@ -150,10 +153,10 @@ class Writer(Protocol):
 class Builders:
     """How a session gets its parts."""
 
-    data: Callable[[DataSpec, DataPaths, Path], TrainingData]
-    """From the data section, the files and the tokenizer's folder."""
-    engine: Callable[[RunSpec, Path, Path, TelemetrySink], TrainingEngine]
-    """From the spec, the model's folder, the disk tier's folder and the sink."""
+    data: Callable[[DataSpec, DataPaths, Path, ShouldStop], TrainingData]
+    """From the data section, the files and the tokenizer's folder. Raises DataStopped."""
+    engine: Callable[[RunSpec, Path, Path, TelemetrySink, ShouldStop], TrainingEngine]
+    """From the spec, the model's folder, the disk tier's folder and the sink. Raises BuildStopped."""
     writer: Callable[[DataSpec, Path], Writer]
     """From the data section and the model's folder."""
 
@@ -163,12 +166,13 @@ def real_builders() -> Builders:
     return Builders(data=_load_data, engine=_build_engine, writer=_load_writer)
 
 
-def _load_data(spec: DataSpec, paths: DataPaths, tokenizer_dir: Path) -> TrainingData:
+def _load_data(spec: DataSpec, paths: DataPaths, tokenizer_dir: Path, should_stop: ShouldStop) -> TrainingData:
     from horizon_app.data.dataset import load_dataset  # transformers takes seconds
 
     return load_dataset(
-        spec, paths=paths.train, eval_paths=paths.evaluation, tokenizer_dir=tokenizer_dir, cache_dir=paths.cache_dir
-    )
+        spec, paths=paths.train, eval_paths=paths.evaluation, tokenizer_dir=tokenizer_dir, cache_dir=paths.cache_dir,
+        should_stop=should_stop,
+    )  # fmt: skip
 
 
 def _load_writer(spec: DataSpec, model_dir: Path) -> Writer:
@@ -177,7 +181,9 @@ def _load_writer(spec: DataSpec, model_dir: Path) -> Writer:
     return load_prompt_writer(model_dir, spec.chat_template)
 
 
-def _build_engine(spec: RunSpec, model_dir: Path, disk_dir: Path, sink: TelemetrySink) -> TrainingEngine:
+def _build_engine(
+    spec: RunSpec, model_dir: Path, disk_dir: Path, sink: TelemetrySink, should_stop: ShouldStop
+) -> TrainingEngine:
     from horizon_app.engine.training.engine import Engine, EngineConfig  # torch takes seconds
 
-    return Engine(EngineConfig.from_spec(spec, model_dir, disk_dir), sink)
+    return Engine(EngineConfig.from_spec(spec, model_dir, disk_dir), sink, should_stop=should_stop)

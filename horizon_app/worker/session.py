@@ -4,6 +4,7 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -13,6 +14,8 @@ from horizon_app.contracts.commands import Command, ContinueRun, PauseRun, SaveC
 from horizon_app.contracts.events import WORKER, PeakUse, RunOutcome, StateChanged
 from horizon_app.contracts.run_spec import DEFAULT_STEPS, TrainingSpec
 from horizon_app.contracts.run_state import RunState
+from horizon_app.data.errors import DataStopped
+from horizon_app.engine.errors import BuildStopped
 from horizon_app.worker.attendance import Attendance
 from horizon_app.worker.boundary import BoundaryParts, StepBoundary, Wishes
 from horizon_app.worker.channel import CommandChannel
@@ -39,8 +42,10 @@ _log = logging.getLogger(__name__)
 class Session:
     """One run from its order to its final state."""
 
-    def __init__(self, run_dir: Path, builders: Builders, stop: StopRequest) -> None:
-        """Open the journal and say that the worker lives. Raises OSError where the run's folder can't be written."""
+    def __init__(
+        self, run_dir: Path, builders: Builders, stop: StopRequest, *, each_beat: Callable[[], None] = lambda: None
+    ) -> None:  # fmt: skip
+        """Open the journal; `each_beat` is called once a second. Raises OSError where the folder can't be written."""
         self._run_dir = run_dir
         self._builders = builders
         self._stop = stop
@@ -54,7 +59,7 @@ class Session:
         self._knobs = KnobRequest()
         self._sink = EventSink(run_dir)
         self._log_handler = JournalLogHandler(self._sink)
-        self._heartbeat = Heartbeat(run_dir)
+        self._heartbeat = Heartbeat(run_dir, each_beat=each_beat)
         self._channel = CommandChannel(run_dir / "commands.jsonl", self._obey)
 
     def run(self) -> int:
@@ -64,6 +69,8 @@ class Session:
         self._channel.start()
         try:
             state, reason = self._train_order(read_order(self._run_dir))
+        except (DataStopped, BuildStopped):
+            state, reason = self._stopped(f"while {self._doing}")
         # The worker's entry: whatever goes wrong, in any library, becomes a failed run with its whole trace.
         except (Exception, SystemExit) as error:  # noqa: BLE001
             for line in trace_lines(error):
@@ -90,7 +97,10 @@ class Session:
                 self._knobs.ask(change)
 
     def _should_stop(self) -> bool:
-        return self._stop.requested or self._heartbeat.folder_gone
+        return self._stop.requested or self._is_unwanted()
+
+    def _is_unwanted(self) -> bool:
+        return bool(self._heartbeat.unwanted)
 
     def _train_order(self, order: RunOrder) -> tuple[RunState, str]:
         self._doing = "looking for checkpoints"
@@ -100,15 +110,15 @@ class Session:
         self._steps_done = start.step
         saver = self._saver = CheckpointSaver(folder, self._sink, start.step)
         self._doing = "reading the data"
-        data = self._builders.data(order.spec.data, order.data_paths, start.model_dir)
+        data = self._builders.data(order.spec.data, order.data_paths, start.model_dir, self._should_stop)
         self._note_data(data)
         refuse_other_data(start, data.fingerprint)
         total_steps = optimizer_steps(order.spec.training, data)
         if self._should_stop():
-            return self._stopped(total_steps)
+            return self._stopped(f"after {self._steps_done} of {total_steps} steps")
         engine = self._build(start, order, total_steps)
         if self._should_stop():
-            return self._stopped(total_steps)
+            return self._stopped(f"after {self._steps_done} of {total_steps} steps")
         if order.spec.checkpoint.every or self._steps_done < total_steps:
             folder.require_room(engine.checkpoint_bytes)
         self._sink.emit(
@@ -116,12 +126,15 @@ class Session:
         )
         self._train(order, data, saver, total_steps)
         finished = self._steps_done >= total_steps
-        return (RunState.FINISHED, "") if finished else self._stopped(total_steps)
+        how_far = f"after {self._steps_done} of {total_steps} steps"
+        return (RunState.FINISHED, "") if finished else self._stopped(how_far)
 
     def _build(self, start: Start, order: RunOrder, total_steps: int) -> TrainingEngine:
         self._doing = "building the engine"
         self._model_dir = start.model_dir
-        engine = self._engine = self._builders.engine(start.spec, start.model_dir, order.disk_dir, self._sink)
+        engine = self._engine = self._builders.engine(
+            start.spec, start.model_dir, order.disk_dir, self._sink, self._should_stop
+        )
         if start.manifest is not None:
             self._doing = f"reading the checkpoint of optimizer step {start.step}"
             engine.restore(start.model_dir)
@@ -151,7 +164,7 @@ class Session:
             BoundaryParts(
                 total_steps=total_steps, intervals=intervals, engine=engine, sink=self._sink, saver=saver,
                 observer=observer, wishes=self._wishes, facts=facts, attendance=lambda: Attendance(self._run_dir),
-                orphan_s=order.orphan_pause_s, is_unwanted=lambda: self._heartbeat.folder_gone, doing=self._say_doing,
+                orphan_s=order.orphan_pause_s, is_unwanted=self._is_unwanted, doing=self._say_doing,
             )
         )  # fmt: skip
 
@@ -174,10 +187,10 @@ class Session:
     def _warn(self, message: str) -> None:
         self._sink.log("warning", message)
 
-    def _stopped(self, total_steps: int) -> tuple[RunState, str]:
+    def _stopped(self, when: str) -> tuple[RunState, str]:
         step = 0 if self._saver is None else self._saver.saved_step
         saved = f"checkpoint of step {step} saved" if step else "nothing saved"
-        return RunState.STOPPED, f"{self._stop.cause} after {self._steps_done} of {total_steps} steps, {saved}"
+        return RunState.STOPPED, f"{self._stop.cause} {when}, {saved}"
 
     def _note_data(self, data: TrainingData) -> None:
         facts = {
@@ -200,13 +213,14 @@ class Session:
         self._sink.note("plan", f"{total_steps} optimizer steps", {**engine.plan_facts, "total_steps": total_steps})
 
     def _end(self, state: RunState, reason: str) -> int:
-        if self._heartbeat.folder_gone:
-            _log.warning("the run's folder is gone: ending without saving")
-            state, reason = RunState.FAILED, "the run's folder was deleted while it ran"
         peak = self._peak()
         if self._saver is not None:
             self._saver.settle()  # what is being written when training fails is a good checkpoint
         self._close_engine()
+        if self._heartbeat.unwanted:
+            _log.warning("%s: ending without a word", self._heartbeat.unwanted)
+            self._shut_down()
+            return 1
         outcome = RunOutcome(
             state=state, reason=reason, optimizer_steps=self._steps_done, metrics=self._sink.last_metrics, peak=peak,
             seconds=round(time.monotonic() - self._started, 3),
@@ -215,7 +229,12 @@ class Session:
         self._sink.note("outcome", f"{state.value} after {self._steps_done} steps", outcome.model_dump(mode="json"))
         self._sink.emit(StateChanged(state=state, reason=reason, who=WORKER))
         exit_code = 1 if state is RunState.FAILED else 0
-        self._shut_down({"exit_code": exit_code, "state": state.value, "reason": reason})
+        self._shut_down()
+        last_words = {"exit_code": exit_code, "state": state.value, "reason": reason}
+        try:
+            replace_file(self._run_dir / "exit.json", json.dumps(last_words).encode())
+        except OSError as error:
+            _log.error("exit.json could not be written: %s: %s", error, last_words)
         return exit_code
 
     def _peak(self) -> PeakUse:
@@ -237,16 +256,12 @@ class Session:
         if thread.is_alive():
             _log.warning("the engine did not close within %g s", _CLOSE_DEADLINE_S)
 
-    def _shut_down(self, last_words: dict[str, object]) -> None:
+    def _shut_down(self) -> None:
         self._channel.close()
         logging.getLogger().removeHandler(self._log_handler)
         if not self._sink.close():
-            _log.error("the journal could not be written to its end: %s", last_words)
+            _log.error("the journal could not be written to its end")
         self._heartbeat.close()
-        try:
-            replace_file(self._run_dir / "exit.json", json.dumps(last_words).encode())
-        except OSError as error:
-            _log.error("exit.json could not be written: %s: %s", error, last_words)
 
 
 def _by(who: str) -> str:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "8e41a7d3c95b"
-down_revision = "5d0c7be1f2a4"
+down_revision = "c3f7a1e5d208"
 branch_labels = None
 depends_on = None
 

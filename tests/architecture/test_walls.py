@@ -64,15 +64,6 @@ def test_words_need_pydantic_and_the_standard_library_only() -> None:
     assert third_party <= {"pydantic", "pydantic_core", "typing_extensions", "annotated_types", "typing_inspection"}
 
 
-def test_only_the_lifecycle_writes_a_runs_state() -> None:
-    callers = {
-        str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.py")
-        if re.search(r"\b(set_state|insert_run)\b", path.read_text(encoding="utf-8"))
-    }
-    assert callers == {"control/lifecycle.py", "store/runs.py"}
-
-
 def test_client_brings_contracts_httpx_and_websockets_and_nothing_else_of_ours() -> None:
     done = python(
         "import json, sys; from horizon_app.client import Horizon; print(json.dumps(sorted(sys.modules)))",
@@ -82,3 +73,12 @@ def test_client_brings_contracts_httpx_and_websockets_and_nothing_else_of_ours()
     rooms = {name.split(".")[1] for name in loaded if name.startswith("horizon_app.")}
     assert rooms == {"client", "contracts"}
     assert {"torch", "transformers", "numpy", "pandas", "sqlalchemy", "fastapi", "yaml"} & set(loaded) == set()
+
+
+def test_only_the_lifecycle_writes_a_runs_state() -> None:
+    callers = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"\b(set_state|insert_run)\b", path.read_text(encoding="utf-8"))
+    }
+    assert callers == {"control/lifecycle.py", "store/runs.py"}

@@ -38,6 +38,19 @@ def _kills(_options: Options, report: Report) -> None:
     report.raw["kills"] = asdict(found)
 
 
+def _fuzz(options: Options, report: Report) -> None:
+    from tests.support.fuzzing import fuzz
+
+    with tempfile.TemporaryDirectory(prefix="horizon-bench-") as folder:
+        found = fuzz(
+            Path(folder), examples=options.rounds * 20, phases="examples,coverage,fuzzing,stateful", with_slow=True
+        )
+    report.write(f"\nRequests made from the OpenAPI schema\n{found.report if found.exit_code else found.summary}\n")
+    report.raw["fuzz"] = {"exit_code": found.exit_code, "summary": found.summary}
+    if found.exit_code:
+        report.incomplete.append("fuzz: see its failures above")
+
+
 _GROUPS: dict[str, Callable[[Options, Report], None]] = {
     "throughput": throughput.run,
     "telemetry": telemetry.run,
@@ -48,6 +61,7 @@ _GROUPS: dict[str, Callable[[Options, Report], None]] = {
     "checkpoints": checkpoints.run,
     "kills": _kills,
     "facts": facts.run,
+    "fuzz": _fuzz,
 }
 _QUICK = ["throughput", "telemetry", "policies"]
 _QUICK_MODELS = {"throughput": ["50M", "160M"], "peers": ["160M"]}
@@ -59,6 +73,7 @@ That was what fits in about 20 minutes on two cores. The rest, best on an otherw
   python -m tests.bench paging --ballast          a model larger than the RAM left, beside paging by the system
   python -m tests.bench checkpoints               a checkpoint of 1.5 GB of weights: memory, seconds, what steps lose
   python -m tests.bench facts                     SmolLM2 learns 500 facts, is exported, and asked the same
+  python -m tests.bench fuzz                      requests made from the OpenAPI schema, 100 for each route
   python -m tests.bench kills                     50 workers killed at random instants, and how their runs go on
 """
 

@@ -18,7 +18,7 @@ from horizon_app.engine.memory.disk_io import DiskSystem
 from horizon_app.engine.telemetry.sink import TelemetrySink
 from horizon_app.engine.training.config import EngineConfig
 from horizon_app.engine.training.engine import Engine
-from horizon_app.worker.parts import Builders, real_builders
+from horizon_app.worker.parts import Builders, ShouldStop, real_builders
 from horizon_app.worker.session import Session
 from horizon_app.worker.stop_request import StopRequest
 from tests.integration.test_worker_engine import exit_code, order, start, trouble
@@ -40,8 +40,10 @@ PAGED: dict[str, Any] = {
 def on_disk(system: DiskSystem) -> Builders:
     """The product's own parts, on that disk."""
 
-    def engine(spec: RunSpec, model_dir: Path, disk_dir: Path, sink: TelemetrySink) -> Engine:
-        return Engine(EngineConfig.from_spec(spec, model_dir, disk_dir), sink, disk_system=system)
+    def engine(spec: RunSpec, model_dir: Path, disk_dir: Path, sink: TelemetrySink, should_stop: ShouldStop) -> Engine:
+        return Engine(
+            EngineConfig.from_spec(spec, model_dir, disk_dir), sink, disk_system=system, should_stop=should_stop
+        )
 
     return dataclasses.replace(real_builders(), engine=engine)
 

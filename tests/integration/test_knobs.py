@@ -12,6 +12,7 @@ import httpx
 import pytest
 from websockets.asyncio.client import connect
 
+from tests.support.commands import run_horizon
 from tests.support.server import ServerProcess, furnish_home, scripted_spec, wait_for
 
 
@@ -196,3 +197,39 @@ def test_knobs_of_an_unknown_run_are_not_found(server: ServerProcess, tmp_path: 
     assert server.client.get(f"/runs/{unknown}/knobs").status_code == 404
     assert patch(server, unknown, prefetch_window=1).status_code == 404
     assert server.client.post(f"/runs/{unknown}/knobs/undo").status_code == 404
+
+
+def test_command_line_changes_knobs_through_a_server_and_without_one(tmp_path: Path) -> None:
+    home = furnish_home(tmp_path / "home")
+    with ServerProcess(home) as server:
+        lives = living(server)
+        run_id = next(lives)
+        through = run_horizon("runs", "set", run_id, "prefetch_window=5", "policy=lru", "--json", home=home)
+        assert through.exit_code == 0, through.output
+        answer = json.loads(through.stdout)
+        assert [(one["new"], one["status"], one["who"]) for one in answer["changes"]] == [
+            (5, "holds", "command line"), ("lru", "holds", "command line"),
+        ]  # fmt: skip
+        refused = run_horizon("runs", "set", run_id, "prefetch_window=99", home=home)
+        assert refused.exit_code == 2 and "prefetch_window" in refused.stderr
+        assert run_horizon("runs", "set", run_id, "prefetch_window=6", "--if-version", "1", home=home).exit_code == 1
+
+        server.end(signal.SIGKILL)
+        alone = run_horizon("runs", "set", run_id, "prefetch_window=7", "--if-version", "2", home=home)
+        assert alone.exit_code == 0, alone.output
+        assert "prefetch_window: 5 → 7 from optimizer step" in alone.stdout
+        assert run_horizon("runs", "set", run_id, "prefetch_window=99", home=home).exit_code == 2
+        undone = json.loads(run_horizon("runs", "set", run_id, "--undo", "--json", home=home).stdout)
+        assert [(one["old"], one["new"], one["undoes"]) for one in undone["changes"]] == [(7, 5, 3)]
+
+        server.start()
+        changes = server.get(f"/runs/{run_id}/knobs")["changes"]
+        assert [(one["number"], one["new"], one["status"]) for one in changes] == [
+            (1, 5, "holds"), (2, "lru", "holds"), (3, 7, "holds"), (4, 5, "holds"),
+        ]  # fmt: skip
+        next(lives, None)
+
+
+def test_command_line_that_names_no_knob_says_what_to_write(tmp_path: Path) -> None:
+    asked = run_horizon("runs", "set", "20260101-000000-abcdef", home=tmp_path)
+    assert asked.exit_code == 2 and "prefetch_window=5, or --undo" in asked.stderr

@@ -36,7 +36,7 @@ from horizon_app.engine.errors import EngineError
 from horizon_app.engine.telemetry.sink import TelemetrySink
 from horizon_app.engine.training.requests import Continuation, Ending, Evaluation, OnTokens, Sampling
 from horizon_app.worker.order import DataPaths
-from horizon_app.worker.parts import Builders
+from horizon_app.worker.parts import Builders, ShouldStop
 
 NUM_BLOCKS = 10
 NUM_SLOTS = 4
@@ -253,7 +253,7 @@ def fake_frame(step: int) -> bytes:
     return encode_frame(header, {MapId.DEVICE_WEIGHT: states, MapId.DEVICE_GRAD: states, MapId.HOST: states})
 
 
-def fake_data(spec: DataSpec, paths: DataPaths, tokenizer_dir: Path) -> FakeData:
+def fake_data(spec: DataSpec, paths: DataPaths, tokenizer_dir: Path, should_stop: ShouldStop) -> FakeData:
     """Four sequences, or what bad data raises where the file is called broken.txt."""
     if any(path.name == "broken.txt" for path in paths.train):
         problem = FieldProblem(field="data.path", message="not UTF-8 at byte 17", file="broken.txt", line=3)
@@ -266,7 +266,9 @@ def fake_builders(
 ) -> Builders:
     """Builders whose engine calls `before_step`; a model folder called broken can't be built."""
 
-    def build(spec: RunSpec, model_dir: Path, disk_dir: Path, sink: TelemetrySink) -> FakeEngine:
+    def build(
+        spec: RunSpec, model_dir: Path, disk_dir: Path, sink: TelemetrySink, should_stop: ShouldStop
+    ) -> FakeEngine:
         if model_dir.name == "broken":
             raise EngineError("the model in broken has 3 layers of 0 parameters")
         engine = FakeEngine(sink, before_step, save_that_hangs if "the save of step 6 hangs" in spec.notes else save)

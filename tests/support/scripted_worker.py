@@ -1,7 +1,7 @@
 """`python -m tests.support.scripted_worker RUN_DIR`: a worker of contracts alone, which starts at once.
 
-It does what the run's notes tell it as JSON: `step_s`, `ignore_stop`, `nan_at`, `garbage_at`, `log_bytes` (a log line
-a step), `die_at` (a torn line, then SIGKILL), `refused_knobs` (reasons by knob).
+It does what the run's notes tell it as JSON: `step_s`, `ignore_stop`, `nan_at`, `losses` (one a step), `garbage_at`,
+`log_bytes` (a log line a step), `die_at` (a torn line, then SIGKILL), `refused_knobs` (reasons by knob).
 """
 
 import json
@@ -86,7 +86,9 @@ class ScriptedWorker:
             self._journal.write(b'{"type":"surprise"}\n')
         if self._script.get("log_bytes"):
             self._emit(LogWritten(message="x" * self._script["log_bytes"]))
-        loss = float("nan") if step == self._script.get("nan_at") else 4.0 / step
+        losses = self._script.get("losses")
+        loss = 4.0 / step if losses is None else losses[step - 1]
+        loss = float("nan") if step == self._script.get("nan_at") else loss
         self._emit(metrics_event(step, {"train/loss": loss, "time/step": 0.01}))
         self._frames.write(frame(step))
 

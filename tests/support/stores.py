@@ -70,6 +70,8 @@ class PostgresDatabases:
     def __exit__(self, *_: object) -> None:
         global _databases
         _databases = None
+        for url in self._urls.values():
+            self._server.give_back(url)
 
 
 _databases: PostgresDatabases | None = None

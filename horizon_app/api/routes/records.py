@@ -21,7 +21,7 @@ def run_metrics(
     keys: Annotated[str | None, Query(description="metric keys with commas between; all where left out")] = None,
     first: Annotated[int | None, Query(alias="from", description="first optimizer step")] = None,
     last: Annotated[int | None, Query(alias="to", description="last optimizer step")] = None,
-    max_points: Annotated[int, Query(ge=3, le=100_000)] = 1000,
+    max_points: Annotated[int, Query(ge=3, le=100_000, description="most points of a series")] = 1000,
     superseded: Annotated[bool, Query(description="also what was measured of steps that were done again")] = False,
 ) -> SeriesAnswer:
     """Metrics over optimizer steps, thinned to minimum, maximum and last of each bucket."""
@@ -43,8 +43,8 @@ def run_residency(
 def run_events(
     run_id: RunIdPath,
     past: Past,
-    after: Annotated[int, Query(ge=0)] = 0,
-    limit: Annotated[int, Query(ge=1, le=5000)] = 500,
+    after: Annotated[int, Query(ge=0, description="events behind this place")] = 0,
+    limit: Annotated[int, Query(ge=1, le=5000, description="most events")] = 500,
     types: Annotated[
         list[Type] | None, CommasToo, Query(description="everything but metrics and log where left out")
     ] = None,
@@ -63,7 +63,7 @@ def run_logs(
     level: Annotated[
         Literal["debug", "info", "warning", "error"] | None, Query(description="at least this level")
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=5000)] = 500,
+    limit: Annotated[int, Query(ge=1, le=5000, description="most lines")] = 500,
 ) -> LogAnswer:
     """Log lines of a run."""
     return past.logs(run_id, after=after, text=q, level=level, limit=limit)

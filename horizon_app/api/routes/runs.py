@@ -27,7 +27,7 @@ def list_runs(
         Literal["false", "true", "all"], Query(description="true: only what is archived; all: that too")
     ] = "false",
     sort: Annotated[str, Query(description="a field or a metric, with - for falling order")] = "-created_at",
-    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    limit: Annotated[int, Query(ge=1, le=500, description="most runs of a page")] = 50,
     cursor: Annotated[str | None, Query(description="next_cursor of the page before")] = None,
 ) -> RunPage:
     """The history, a page at a time."""

@@ -47,8 +47,12 @@ class Engine:
     def __init__(
         self, config: EngineConfig, sink: TelemetrySink, *, backend: Backend | None = None,
         on_slot_release: ArenaHook | None = None, disk_system: DiskSystem = OS_DISK,
+        should_stop: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
-        """Build everything and load the weights. Raises EngineError subclasses; tests pass backend and disk."""
+        """Build everything and load the weights. Raises EngineError subclasses; tests pass backend and disk.
+
+        `should_stop` is asked between the pieces of the weights: BuildStopped once it says so.
+        """
         self._config, self._sink = config, sink
         before = anonymous_bytes()
         plan = plan_model(config, trains=True)
@@ -62,7 +66,7 @@ class Engine:
         self._position = FeedPosition()
         self.last_metrics: dict[str, float] = {}
         with contextlib.ExitStack() as undo:
-            self._loaded = LoadedModel(plan, backend=backend, disk_system=disk_system)
+            self._loaded = LoadedModel(plan, backend=backend, disk_system=disk_system, should_stop=should_stop)
             undo.callback(self._loaded.close)
             self._pool, self._disk = self._loaded.pool, self._loaded.disk
             self._buffers = stored_buffers(plan.found.causal)
@@ -77,7 +81,7 @@ class Engine:
         )  # fmt: skip
         self._report = StepReport(self._pool, self._disk, self._m)
         self._companions = read_companions(config.model_dir)
-        self._planes = PlaneFiles(self._partition, self._pool, config.optimizer_state)
+        self._planes = PlaneFiles(self._partition, self._pool, config.optimizer_state, should_stop)
         self._knobs = LiveKnobs(config, self.sizes, self._partition, self._m, sink)
         if self._m.unused:
             names = ", ".join(self._m.unused[:5])

@@ -4,15 +4,17 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from transformers import PretrainedConfig
 
 from horizon_app.contracts.run_spec import Init
+from horizon_app.engine.errors import BuildStopped
 from horizon_app.engine.memory.disk_io import OS_DISK, DiskSystem
 from horizon_app.engine.memory.disk_tier import DiskTier
-from horizon_app.engine.memory.geometry import Partition
+from horizon_app.engine.memory.geometry import Parameter, Partition
 from horizon_app.engine.model.discovery import Discovered, build_meta, discover, load_config, stage_parameters
 from horizon_app.engine.model.random_init import initialise
-from horizon_app.engine.model.weights import WeightPlan, plan_weights, read_weights
+from horizon_app.engine.model.weights import WeightPlan, Write, plan_weights, read_weights
 from horizon_app.engine.streaming.backends.choose import make_backend
 from horizon_app.engine.streaming.backends.protocol import Backend
 from horizon_app.engine.streaming.partition import partition
@@ -58,8 +60,14 @@ def plan_model(config: EngineConfig, *, trains: bool) -> ModelPlan:
 class LoadedModel:
     """A model's weights in the host tier, and the backend that copies them to the device."""
 
-    def __init__(self, plan: ModelPlan, *, backend: Backend | None = None, disk_system: DiskSystem = OS_DISK) -> None:
-        """Take the memory and load the weights. Raises EngineError; what was taken until then is given back."""
+    def __init__(
+        self, plan: ModelPlan, *, backend: Backend | None = None, disk_system: DiskSystem = OS_DISK,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
+        """Take the memory and load the weights. Raises EngineError; what was taken until then is given back.
+
+        `should_stop` is asked between two pieces of the weights: BuildStopped once it says so.
+        """
         config = plan.config
         with contextlib.ExitStack() as undo:
             self.backend = backend or make_backend(config.device)
@@ -69,11 +77,11 @@ class LoadedModel:
             self.host = HostFactory(self.disk, policy=config.policy, pinned=self.backend.pins_host_memory)
             self.pool = self.host.new_pool(plan.partition, plan.layout, plan.sizes.placement)
             undo.callback(self.pool.close)
-            by_name = plan.partition.by_name
+            by_name, write = plan.partition.by_name, _heeding(self.pool.write, should_stop)
             if plan.weights is None:
-                initialise(plan.found, by_name, self.pool.write, config.seed)
+                initialise(plan.found, by_name, write, config.seed)
             else:
-                read_weights(plan.weights, by_name, self.pool.write)
+                read_weights(plan.weights, by_name, write)
             undo.pop_all()
 
     def close(self, once_still: Callable[[], None] = lambda: None) -> None:
@@ -82,3 +90,12 @@ class LoadedModel:
         once_still()
         self.pool.close()
         self.disk.close()
+
+
+def _heeding(write: Write, should_stop: Callable[[], bool]) -> Write:
+    def heed(parameter: Parameter, values: torch.Tensor, start: int = 0) -> None:
+        if should_stop():
+            raise BuildStopped("asked to stop while the weights were read")
+        write(parameter, values, start)
+
+    return heed

@@ -5,7 +5,7 @@ block size is read by any other. Neither way holds more than a block beside the 
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from io import BufferedReader
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from horizon_app.contracts.run_spec import OptimizerState
-from horizon_app.engine.errors import CheckpointUnusable
+from horizon_app.engine.errors import BuildStopped, CheckpointUnusable
 from horizon_app.engine.memory.geometry import Block, Parameter, Partition, Segment
 from horizon_app.engine.memory.host_pool import HostPool
 from horizon_app.engine.memory.planes import Opening, PlaneName
@@ -41,8 +41,12 @@ class PlaneFiles:
     block, so packed they would only fit the same blocks; and what was unpacked packs to the same bits again.
     """
 
-    def __init__(self, partition: Partition, pool: HostPool, optimizer_state: OptimizerState) -> None:
-        self._partition, self._pool = partition, pool
+    def __init__(
+        self, partition: Partition, pool: HostPool, optimizer_state: OptimizerState,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
+        """`should_stop` is asked between two blocks that are read."""
+        self._partition, self._pool, self._should_stop = partition, pool, should_stop
         self._segments_in: list[list[Segment]] = [[] for _ in partition.blocks]
         for segment in partition.segments:
             self._segments_in[segment.block].append(segment)
@@ -59,6 +63,8 @@ class PlaneFiles:
         with ExitStack() as stack:
             stored = _Stored(stack, folder, stem)
             for block in self._partition.blocks:
+                if self._should_stop():
+                    raise BuildStopped(f"asked to stop while {stem} was read")
                 self._fill_block(plane, block, stored)
 
     def _read(self, plane: PlaneName, parameter: Parameter) -> Iterator[torch.Tensor]:

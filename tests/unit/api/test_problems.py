@@ -13,8 +13,6 @@ from horizon_app.store.errors import DatabaseBusy
 from tests.support.server import scripted_spec
 
 NO_RUN = "20260101-000000-abcdef"
-BODIES = {"generate": {"prompt": "once"}, "export": {"path": "exports/model"}}
-"""Of routes that ask for more than an empty one."""
 
 
 def problem(answer: Any, status: int) -> Problem:
@@ -31,12 +29,21 @@ def api_routes(app: FastAPI) -> list[tuple[str, str]]:
     return [(method.upper(), path) for path, methods in paths.items() for method in methods]
 
 
+def example_body(app: FastAPI, method: str, path: str) -> Any:
+    """What the reference shows as the body of a call."""
+    body = app.openapi()["paths"][path][method.lower()].get("requestBody")
+    if body is None:
+        return None
+    media = body["content"]["application/json"]
+    return next(iter(media["examples"].values()))["value"] if "examples" in media else media["example"]
+
+
 def test_every_route_of_a_run_answers_an_unknown_run_with_404(app: FastAPI, client: TestClient) -> None:
     routes = [(method, path) for method, path in api_routes(app) if "{run_id}" in path]
     assert len(routes) >= 9
     for method, path in routes:
         for run_id in (NO_RUN, "x" * 5000):
-            body = BODIES.get(path.rpartition("/")[2], {}) if method in ("PATCH", "POST") else None
+            body = example_body(app, method, path)
             answer = client.request(method, path.replace("{run_id}", run_id).replace("{step}", "1"), json=body)
             assert problem(answer, 404).type in ("horizon:run-not-found", "horizon:not-found"), path
 
@@ -46,9 +53,11 @@ def test_path_that_leads_out_of_the_runs_is_no_route(client: TestClient) -> None
     problem(client.delete("/api/v1/runs/..%2f..%2fetc"), 405)
 
 
-def test_every_route_answers_a_wrong_method_with_405(app: FastAPI, client: TestClient) -> None:
-    for _, path in api_routes(app):
-        problem(client.put(path.replace("{run_id}", NO_RUN), json={}), 405)
+def test_every_route_answers_a_wrong_method_with_405_and_those_it_has(app: FastAPI, client: TestClient) -> None:
+    for method, path in api_routes(app):
+        answer = client.put(path.replace("{run_id}", NO_RUN).replace("{step}", "1"), json={})
+        problem(answer, 405)
+        assert method in answer.headers["allow"].split(", "), path
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=501", "state=gone", "sort=size", "cursor=x", "tag=%00"])

@@ -1,10 +1,11 @@
 """What another site could send is refused, on every way in."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from starlette.testclient import TestClient
+from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
 from horizon_app.api.security import Guard
@@ -56,6 +57,40 @@ def test_body_larger_than_any_spec_is_refused_before_it_is_read(client: TestClie
     assert answer.status_code == 413
 
 
+def test_body_of_unknown_length_is_refused_where_it_goes_over_the_limit(client: TestClient) -> None:
+    def pieces(count: int) -> Iterator[bytes]:
+        yield from (b" " * (1 << 20) for _ in range(count))
+        yield b'{"spec": {}}'
+
+    kind = {"content-type": "application/json"}
+    assert client.post("/api/v1/runs", content=pieces(5), headers=kind).status_code == 413
+    assert client.post("/api/v1/runs", content=pieces(3), headers=kind).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("/api/v1/runs?q=" + "x" * 9000, 414),
+        ("/api/v1/" + "x" * 9000, 414),
+        ("/api/v1/runs?" + "&".join(f"a{number}=1" for number in range(101)), 400),
+        ("/api/v1/runs?q=" + "x" * 500, 200),
+    ],
+)
+def test_address_larger_than_any_question_is_refused(client: TestClient, address: str, status: int) -> None:
+    answer = client.get(address)
+    assert answer.status_code == status
+    if status != 200:
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(("mode", "path", "status"), [("no-cors", "/api/v1/runs", 403), ("navigate", "/", 200)])
+def test_page_of_another_site_may_link_here_and_ask_nothing(
+    client: TestClient, mode: str, path: str, status: int
+) -> None:
+    headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": mode}
+    assert client.get(path, headers=headers).status_code == status
+
+
 def test_reading_under_another_name_is_refused(client: TestClient) -> None:
     answer = client.get("/api/v1/runs", headers={"host": "rebound.example"})
     assert answer.status_code == 403
@@ -72,20 +107,28 @@ def test_every_answer_has_the_headers_that_keep_other_sites_out(client: TestClie
 
 
 @pytest.mark.parametrize(
-    ("headers", "code"),
+    "headers",
     [
-        ({"host": HOST, "origin": "http://evil.example"}, 1008),
-        ({"host": HOST, "origin": "null"}, 1008),
-        ({"host": "evil.example:8321", "origin": "http://evil.example:8321"}, 1008),
-        ({"host": HOST, "origin": "http://127.0.0.1:8321"}, 4404),
-        ({"host": HOST}, 4404),
+        {"host": HOST, "origin": "http://evil.example"},
+        {"host": HOST, "origin": "null"},
+        {"host": HOST, "sec-fetch-site": "cross-site"},
+        {"host": "evil.example:8321", "origin": "http://evil.example:8321"},
     ],
 )
-def test_handshake_is_judged_by_host_and_origin(client: TestClient, headers: dict[str, str], code: int) -> None:
+@pytest.mark.parametrize("path", ["/api/v1/stream", "/api/v1/runs/20260101-000000-abcdef/stream"])
+def test_handshake_of_another_site_is_403(client: TestClient, path: str, headers: dict[str, str]) -> None:
+    with pytest.raises(WebSocketDenialResponse) as denied, client.websocket_connect(path, headers=headers):
+        pass
+    assert denied.value.status_code == 403
+    assert denied.value.json()["type"] in ("horizon:origin-refused", "horizon:host-refused")
+
+
+@pytest.mark.parametrize("headers", [{"host": HOST, "origin": "http://127.0.0.1:8321"}, {"host": HOST}])
+def test_handshake_of_our_own_page_or_a_script_is_accepted(client: TestClient, headers: dict[str, str]) -> None:
     path = "/api/v1/runs/20260101-000000-abcdef/stream"
     with pytest.raises(WebSocketDisconnect) as closed, client.websocket_connect(path, headers=headers) as socket:
         socket.receive_text()
-    assert closed.value.code == code
+    assert closed.value.code == 4404  # there is no such run
 
 
 @pytest.mark.parametrize(
@@ -96,6 +139,8 @@ def test_handshake_is_judged_by_host_and_origin(client: TestClient, headers: dic
         ("192.168.1.7", "192.168.1.7:8321", True),
         ("192.168.1.7", "192.168.1.8:8321", False),
         ("station.lan", "STATION.lan", True),
+        ("127.0.0.1", "train.example", True),
+        ("127.0.0.1", "train.example.evil", False),
     ],
 )
 async def test_bound_address_decides_which_names_are_ours(bound: str, host: str, allowed: bool) -> None:
@@ -111,7 +156,7 @@ async def test_bound_address_decides_which_names_are_ours(bound: str, host: str,
         return
 
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", host.encode())]}
-    await Guard(app, bound_host=bound)(scope, receive, send)
+    await Guard(app, bound_host=bound, allowed_hosts=("train.example",))(scope, receive, send)
     assert bool(reached) is allowed
 
 

@@ -25,6 +25,7 @@ SURFACE = {
     "runs list": [
         "--state", "--tag", "--q", "--archived", "--all", "--sort", "--limit", "--cursor", "--json", "--home",
     ],
+    "runs watch": ["run_id", "--after", "--json", "--home"],
     "runs show": ["run_id", "--json", "--home"],
     "runs stop": ["run_id", "--save/--no-save", "--json", "--home"],
     "runs delete": ["run_id", "--yes/-y", "--pinned", "--json", "--home"],
@@ -42,6 +43,8 @@ SURFACE = {
     "runs checkpoint": ["run_id", "--json", "--home"],
     "runs checkpoints": ["run_id", "--json", "--home"],
     "runs pin": ["run_id", "step", "--off", "--json", "--home"],
+    "token new": ["--json", "--home"],
+    "token remove": ["--json", "--home"],
 }  # fmt: skip
 """Every verb with its arguments and options: scripts rely on these. Add freely, take away never."""
 

@@ -18,7 +18,7 @@ def bound(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Ports that a server was started on; those below 8324 are taken."""
     ports: list[int] = []
 
-    def serve(settings: AppSettings, *, on_ready: Callable[[str], None]) -> None:
+    def serve(settings: AppSettings, *, on_ready: Callable[[str], None], on_token: Callable[[str], None]) -> None:
         if settings.port < 8324:
             raise PortTaken(host=settings.host, port=settings.port, holder="python (pid 7)")
         ports.append(settings.port)

@@ -59,3 +59,14 @@ def test_checkpoint_written_again_is_one_and_removed_ones_are_forgotten(tmp_path
             forget_checkpoint(tx, run_id, 20)
         with database.read() as tx:
             assert [(c.step, c.bytes) for c in checkpoints_of(tx, run_id)] == [(10, 3)]
+
+
+def test_metric_names_are_found_without_looking_at_every_point(tmp_path: Path) -> None:
+    with open_store(tmp_path) as database:
+        run_id, other = add_run(database), add_run(database)
+        with database.write() as tx:
+            for run in (run_id, other):
+                record_metrics(tx, run, [metrics_event(1, dict.fromkeys(("b", "a", run), 1.0))])
+        with database.read() as tx:
+            assert metric_keys(tx, run_id) == sorted(["a", "b", run_id])
+            assert metric_keys(tx, "20260101-000000-abcdef") == []

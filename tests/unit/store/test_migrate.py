@@ -10,12 +10,13 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
-from horizon_app.contracts.events import LogWritten
+from horizon_app.contracts.events import LogWritten, metrics_event
 from horizon_app.contracts.filter_parse import parse_filter
 from horizon_app.contracts.run_state import RunState
 from horizon_app.store.database import Database
 from horizon_app.store.errors import DatabaseNewer
 from horizon_app.store.events import NewEvent, append_events
+from horizon_app.store.metrics import record_metrics
 from horizon_app.store.migrate import migrate, migrations_dir
 from horizon_app.store.run_list import RunFilter, list_runs
 from horizon_app.store.runs import update_run
@@ -86,6 +87,22 @@ def test_migrate_of_a_history_without_texts_and_segments_fills_them(tmp_path: Pa
             update_run(tx, waiting, name="after")
         with database.read() as tx:
             assert list_runs(tx, RunFilter(matching=parse_filter("after")), limit=9).total == 1
+
+
+def test_migrate_of_an_old_history_packs_its_metrics_as_if_they_were_recorded_now(tmp_path: Path) -> None:
+    with open_store(tmp_path) as database:
+        run_id = add_run(database)
+        curve = [metrics_event(step, {"a": 1.0 / step, "b": float("nan")}) for step in range(1, 2000)]
+        with database.write() as tx:
+            record_metrics(tx, run_id, curve)
+        tables = [Base.metadata.tables[name] for name in ("metrics", "metric_chunks", "metric_extremes")]
+        with database.read() as tx:
+            before = [tx.execute(table.select().order_by(*table.primary_key)).all() for table in tables]
+        assert [len(rows) for rows in before] == [2 * 1999, 2 * 3, 2 * 3]
+        to_revision(database, "5d0c7be1f2a4", command.downgrade)
+        migrate(database)
+        with database.read() as tx:
+            assert [tx.execute(table.select().order_by(*table.primary_key)).all() for table in tables] == before
 
 
 @pytest.mark.usefixtures("any_database")

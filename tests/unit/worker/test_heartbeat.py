@@ -40,7 +40,7 @@ def test_heartbeat_of_a_deleted_folder_says_so_and_does_not_bring_it_back(tmp_pa
     heartbeat.start()
     shutil.rmtree(run_dir, ignore_errors=True)
     shutil.rmtree(run_dir, ignore_errors=True)
-    wait_until(lambda: heartbeat.folder_gone, "the missing folder is noticed")
+    wait_until(lambda: heartbeat.unwanted, "the missing folder is noticed")
     heartbeat.close()
     assert not run_dir.exists()
 
@@ -58,4 +58,4 @@ def test_heartbeat_on_a_full_disk_warns_once_and_goes_on(
         heartbeat._beat()
         heartbeat._beat()
     assert caplog.text.count("No space left") == 1
-    assert not heartbeat.folder_gone
+    assert not heartbeat.unwanted

@@ -28,7 +28,9 @@ def run(
         fake_builders(before_step), data=lambda *_: FakeData(num_eval_sequences=held_out)
     )
     if engine is not None:
-        builders = dataclasses.replace(builders, engine=lambda _spec, _model, _disk, sink: engine(sink, before_step))
+        builders = dataclasses.replace(
+            builders, engine=lambda _spec, _model, _disk, sink, _stop: engine(sink, before_step)
+        )
     return Session(run_dir, builders, stop or StopRequest()).run()
 
 

@@ -123,7 +123,7 @@ def watched_engine(before_step: Callable[[int], None]) -> tuple[Builders, list[F
     """Builders, and the engines that they will have built."""
     built: list[FakeEngine] = []
 
-    def engine(_spec: Any, _model: Path, _disk: Path, sink: Any) -> FakeEngine:
+    def engine(_spec: Any, _model: Path, _disk: Path, sink: Any, _should_stop: Any) -> FakeEngine:
         built.append(FakeEngine(sink, before_step))
         return built[-1]
 
@@ -207,7 +207,7 @@ def test_session_gives_the_engine_the_folder_of_the_disk_tier(tmp_path: Path) ->
     run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 1})
     seen: list[Path] = []
 
-    def engine(_spec: Any, _model: Path, disk_dir: Path, sink: Any) -> FakeEngine:
+    def engine(_spec: Any, _model: Path, disk_dir: Path, sink: Any, _should_stop: Any) -> FakeEngine:
         seen.append(disk_dir)
         return FakeEngine(sink, lambda step: None)
 
@@ -385,7 +385,7 @@ def test_session_whose_folder_is_deleted_ends_itself_and_does_not_bring_it_back(
     def delete() -> None:
         shutil.rmtree(run_dir, ignore_errors=True)
         shutil.rmtree(run_dir, ignore_errors=True)
-        wait_until(lambda: sessions[0]._heartbeat.folder_gone, "the missing folder is noticed")
+        wait_until(lambda: sessions[0]._heartbeat.unwanted, "the missing folder is noticed")
 
     sessions.append(Session(run_dir, fake_builders(stop_at(2, delete)), StopRequest()))
     assert sessions[0].run() == 1

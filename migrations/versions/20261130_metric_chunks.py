@@ -1,0 +1,79 @@
+"""Packed copies of metrics, filled from the points of old histories; warnings and errors of a log by an index."""
+
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from alembic import op
+
+from horizon_app.store.downsample import Points
+from horizon_app.store.metric_chunks import pack, pack_extremes
+
+revision = "c3f7a1e5d208"
+down_revision = "5d0c7be1f2a4"
+branch_labels = None
+depends_on = None
+
+_STEPS = 512
+_TROUBLES = sa.text("level IN ('warning', 'error')")
+_NOT_FINITE = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
+
+
+def upgrade() -> None:
+    chunks = op.create_table(
+        "metric_chunks",
+        *_place(),
+        sa.Column("points", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_metric_chunks_run_id_runs"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_id", "key", "chunk", name=op.f("pk_metric_chunks")),
+    )
+    extremes = op.create_table(
+        "metric_extremes",
+        *_place(),
+        sa.Column("fine", sa.LargeBinary(), nullable=False),
+        sa.Column("odd", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["run_id"], ["runs.id"], name=op.f("fk_metric_extremes_run_id_runs"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("run_id", "key", "chunk", name=op.f("pk_metric_extremes")),
+        sqlite_with_rowid=False,
+    )
+    op.create_index(
+        "ix_events_run_id_seq_troubles", "events", ["run_id", "seq"],
+        sqlite_where=_TROUBLES, postgresql_where=_TROUBLES,
+    )  # fmt: skip
+    _fill(op.get_bind(), chunks, extremes)
+
+
+def _place() -> tuple[sa.Column[Any], ...]:
+    return (
+        sa.Column("run_id", sa.String(length=40), nullable=False),
+        sa.Column("key", sa.String(length=200), nullable=False),
+        sa.Column("chunk", sa.BigInteger(), autoincrement=False, nullable=False),
+    )
+
+
+def _fill(connection: sa.Connection, chunks: sa.Table, extremes: sa.Table) -> None:
+    """All points but those of the last chunk of each metric, which stays open for what may follow."""
+    metrics = sa.table("metrics", *(sa.column(name) for name in ("run_id", "key", "step", "value", "nonfinite")))
+    names = sa.select(metrics.c.run_id, metrics.c.key).distinct()
+    for run_id, key in connection.execute(names).all():
+        within = (metrics.c.run_id == run_id, metrics.c.key == key)
+        query = sa.select(metrics.c.step, metrics.c.value, metrics.c.nonfinite).where(*within).order_by(metrics.c.step)
+        rows: list[tuple[dict[str, Any], Points]] = []
+        for chunk, found in groupby(connection.execute(query), lambda row: row.step // _STEPS):
+            points = [(at, _NOT_FINITE[flag or "nan"] if value is None else value) for at, value, flag in found]
+            steps, values = zip(*points, strict=True)
+            place = {"run_id": run_id, "key": key, "chunk": chunk}
+            rows.append((place, Points(steps=np.array(steps, np.int64), values=np.array(values, np.float64))))
+        for place, points in rows[:-1]:
+            fine, odd = pack_extremes(place["chunk"], points)
+            connection.execute(sa.insert(chunks), {**place, "points": pack(place["chunk"], points)})
+            connection.execute(sa.insert(extremes), {**place, "fine": fine, "odd": odd})
+
+
+def downgrade() -> None:
+    op.drop_index("ix_events_run_id_seq_troubles", table_name="events")
+    op.drop_table("metric_extremes")
+    op.drop_table("metric_chunks")
