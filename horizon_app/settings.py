@@ -32,6 +32,9 @@ class AppSettings(BaseSettings):
         default=(), description="names under which a reverse proxy offers this server, with commas between"
     )
     database_url: str | None = Field(default=None, description="SQLAlchemy URL in place of HOME/horizon.db")
+    database_wait_s: float = Field(
+        default=30.0, gt=0, description="seconds a write waits for others that hold the database"
+    )
     folders: Annotated[tuple[Path, ...], NoDecode] = Field(
         default=(), description="folders beside the home folder that models and data may come from, as in PATH"
     )

@@ -17,10 +17,12 @@ runs_app = typer.Typer(help="The history and the live runs.", no_args_is_help=Tr
 RunArgument = Annotated[str, typer.Argument(metavar="RUN_ID")]
 StateOption = Annotated[str | None, typer.Option("--state", help="Only runs in this state.")]
 TagOption = Annotated[str | None, typer.Option("--tag", help="Only runs with this tag.")]
-TextOption = Annotated[str | None, typer.Option("--q", help="Only runs whose name or notes hold this text.")]
+TextOption = Annotated[str | None, typer.Option("--q", help="A filter: words, field:word, comparisons, and, or, not.")]
 ArchivedOption = Annotated[bool, typer.Option("--archived", help="Only archived runs.")]
 AllOption = Annotated[bool, typer.Option("--all", help="Archived runs too.")]
-SortOption = Annotated[str, typer.Option("--sort", help="Field to sort by; a minus before it sorts downwards.")]
+SortOption = Annotated[
+    str, typer.Option("--sort", help="Field or metric to sort by; a minus before it sorts downwards.")
+]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=500, help="Most runs to list.")]
 CursorOption = Annotated[str | None, typer.Option("--cursor", help="Next page: the last answer's next_cursor.")]
 SaveOption = Annotated[bool, typer.Option("--save/--no-save", help="Whether the model is written before it stops.")]

@@ -155,9 +155,9 @@ class TextNotWritten(ControlError):
 class BadQuery(ControlError):
     """A filter, a sorting or a cursor of a list makes no sense."""
 
-    def __init__(self, *, field: str, message: str) -> None:
-        self.field = field
-        super().__init__(message)
+    def __init__(self, *, field: str, message: str, fix: str = "") -> None:
+        self.field, self.message, self.fix = field, message, fix
+        super().__init__(f"{message}; {fix}" if fix else message)
 
 
 class ServerRunning(ControlError):

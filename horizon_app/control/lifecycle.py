@@ -14,6 +14,7 @@ from horizon_app.store.events import NewEvent, append_events
 from horizon_app.store.knobs import lapse_changes
 from horizon_app.store.queue import rank_behind, touch_queue
 from horizon_app.store.runs import NewRun, StoredRun, get_run, insert_run, set_state, update_run
+from horizon_app.store.segments import close_segment, open_segment
 
 _log = logging.getLogger(__name__)
 
@@ -68,5 +69,9 @@ def enter_state(tx: Transaction, run: StoredRun, event: StateChanged) -> None:
     came_from = [state for state, targets in TRANSITIONS.items() if event.state in targets]
     if not set_state(tx, run.id, came_from, event.state, event.reason, **times):
         raise IllegalTransition(run_id=run.id, old=run.state, new=event.state)
+    if event.state is RunState.STARTING:
+        open_segment(tx, run.id, run.segment + 1, event.time)
+    if event.state in ENDED:
+        close_segment(tx, run.id, event.state, event.reason, at=event.time, step=run.step)
     words = f"{run.state.value} -> {event.state.value}{f': {event.reason}' if event.reason else ''}"
     _log.info(words, extra=fields(run_id=run.id, who=event.who))

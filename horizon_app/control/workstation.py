@@ -211,9 +211,7 @@ class Workstation:
         sort: str = "-created_at", limit: int = 50, cursor: str | None = None,
     ) -> RunPage:  # fmt: skip
         """A page of the history. Raises BadQuery."""
-        return self.history.runs(
-            states=state, tag=tag, text=q, archived=archived, sort=sort, limit=limit, cursor=cursor
-        )
+        return self.history.runs(states=state, tag=tag, q=q, archived=archived, sort=sort, limit=limit, cursor=cursor)
 
     def series(self, run_id: str, keys: Sequence[str] | None = None, *, max_points: int = 1000) -> SeriesAnswer:
         """Metrics of a run. Raises RunNotFound."""

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from horizon_app.contracts.events import metrics_event
 from horizon_app.contracts.ids import RunId, new_run_id
@@ -16,6 +16,9 @@ from horizon_app.settings import AppSettings
 from horizon_app.store.database import Database, open_database
 from horizon_app.store.migrate import migrate
 from horizon_app.store.runs import NewRun, insert_run
+
+if TYPE_CHECKING:
+    from tests.support.postgres import PostgresServer
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _WAYS: dict[RunState, tuple[RunState, ...]] = {
@@ -36,12 +39,44 @@ _numbers = itertools.count()
 def open_store(home: Path) -> Generator[Database]:
     """A migrated database in a home folder."""
     home.mkdir(parents=True, exist_ok=True)
-    database = open_database(AppSettings(home=home))
+    database = open_database(settings_of(home))
     migrate(database)
     try:
         yield database
     finally:
         database.close()
+
+
+def settings_of(home: Path) -> AppSettings:
+    """The settings of a home folder; its database is the one that the test is run on."""
+    return AppSettings(home=home, database_url=None if _databases is None else _databases.of(home))
+
+
+class PostgresDatabases:
+    """Stands in for SQLite files: each home folder has a database of a server."""
+
+    def __init__(self, server: "PostgresServer") -> None:
+        self._server = server
+        self._urls: dict[Path, str] = {}
+
+    def of(self, home: Path) -> str:
+        """URL of a home folder's database."""
+        if home not in self._urls:
+            self._urls[home] = self._server.new_database()
+        return self._urls[home]
+
+    def __enter__(self) -> None:
+        global _databases
+        _databases = self
+
+    def __exit__(self, *_: object) -> None:
+        global _databases
+        _databases = None
+        for url in self._urls.values():
+            self._server.give_back(url)
+
+
+_databases: PostgresDatabases | None = None
 
 
 def new_run(number: int | None = None, **changes: Any) -> NewRun:

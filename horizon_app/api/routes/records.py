@@ -22,10 +22,11 @@ def run_metrics(
     first: Annotated[int | None, Query(alias="from", description="first optimizer step")] = None,
     last: Annotated[int | None, Query(alias="to", description="last optimizer step")] = None,
     max_points: Annotated[int, Query(ge=3, le=100_000, description="most points of a series")] = 1000,
+    superseded: Annotated[bool, Query(description="also what was measured of steps that were done again")] = False,
 ) -> SeriesAnswer:
     """Metrics over optimizer steps, thinned to minimum, maximum and last of each bucket."""
     wanted = None if keys is None else [key for key in keys.split(",") if key]
-    return past.series(run_id, wanted, first=first, last=last, max_points=max_points)
+    return past.series(run_id, wanted, first=first, last=last, max_points=max_points, superseded=superseded)
 
 
 @router.get("/residency")
