@@ -1,29 +1,52 @@
 """Bodies that only HTTP has."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from horizon_app.contracts.frames import Frame
 from horizon_app.contracts.generation import TextAsked
 from horizon_app.contracts.spec_words import BadRows, ChatTemplate, DataFormat, TooLong, TrainOn
+
+_DEEPEST = 32
 
 
 class _Body(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _shallow(value: object) -> object:
+    """Refuses what is nested deeper than any spec, before something walks through it level by level."""
+    level: list[object] = [value]
+    for _ in range(_DEEPEST):
+        level = [inner for outer in level if isinstance(outer, dict | list) for inner in _inside(outer)]
+        if not level:
+            return value
+    raise ValueError(f"nested deeper than {_DEEPEST} levels")
+
+
+def _inside(outer: dict[Any, Any] | list[Any]) -> Iterable[object]:
+    return outer.values() if isinstance(outer, dict) else outer
+
+
+Document = Annotated[Any, BeforeValidator(_shallow)]
+"""Anything that JSON can say, within reason."""
+Values = Annotated[dict[str, Any], BeforeValidator(_shallow)]
+"""New values by name."""
+
+
 class NewRunBody(_Body):
     """A run to be submitted."""
 
-    spec: Any = Field(description="the run spec; /api/v1/spec/schema has its schema")
+    spec: Document = Field(description="the run spec; /api/v1/spec/schema has its schema")
     start: bool = Field(default=True, description="false keeps the run out of the queue until it is started")
 
 
 class ResumeBody(_Body):
     """What is to be different when a run goes on."""
 
-    set: dict[str, Any] = Field(
+    set: Values = Field(
         default_factory=dict[str, Any],
         description='new values of the spec by dotted key, for example {"training.optimizer_steps": 400}',
     )
@@ -45,7 +68,7 @@ class MoveBody(_Body):
 class CloneBody(_Body):
     """What is to be different in the new run."""
 
-    set: dict[str, Any] = Field(
+    set: Values = Field(
         default_factory=dict[str, Any],
         description='new values of the spec by dotted key, for example {"training.learning_rate": 1e-4}',
     )
