@@ -14,7 +14,7 @@ from horizon_app.api.caching import Etags
 from horizon_app.api.docs import install_docs
 from horizon_app.api.errors import install_error_handlers
 from horizon_app.api.openapi import DESCRIPTION, install_openapi
-from horizon_app.api.routes import archive, knobs, machine, models, pausing, queue, records, runs
+from horizon_app.api.routes import archive, figures, knobs, machine, models, pausing, queue, records, runs
 from horizon_app.api.security import Guard
 from horizon_app.api.static import install_ui
 from horizon_app.contracts.problems import Problem
@@ -69,6 +69,7 @@ def create_app(settings: AppSettings) -> FastAPI:
         records.router,
         models.router,
         machine.router,
+        figures.router,
         stream.router,
     ):
         api.include_router(part)

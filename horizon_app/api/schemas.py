@@ -40,7 +40,9 @@ class NewRunBody(_Body):
     """A run to be submitted."""
 
     spec: Document = Field(description="the run spec; /api/v1/spec/schema has its schema")
-    start: bool = Field(default=True, description="false keeps the run out of the queue until it is started")
+    start: bool = Field(
+        default=True, strict=True, description="false keeps the run out of the queue until it is started"
+    )
 
 
 class ResumeBody(_Body):
@@ -56,7 +58,9 @@ class MoveBody(_Body):
     """The new place of a queued run: exactly one of the two."""
 
     before: str | None = Field(default=None, description="the queued run to stand right before; null: behind all")
-    position: int | None = Field(default=None, ge=1, description="place in the queue of its device, from 1")
+    position: int | None = Field(
+        default=None, ge=1, strict=True, description="place in the queue of its device, from 1"
+    )
 
     @model_validator(mode="after")
     def _one_of_them(self) -> "MoveBody":
@@ -73,19 +77,19 @@ class CloneBody(_Body):
         description='new values of the spec by dotted key, for example {"training.learning_rate": 1e-4}',
     )
     name: str | None = Field(default=None, description="the new run's name; that of the spec where left out")
-    start: bool = Field(default=True, description="false keeps the run from starting until it is released")
+    start: bool = Field(default=True, strict=True, description="false keeps the run from starting until it is released")
 
 
 class StopBody(_Body):
     """How a run is stopped."""
 
-    save: bool = Field(default=True, description="write a checkpoint of the last step before stopping")
+    save: bool = Field(default=True, strict=True, description="write a checkpoint of the last step before stopping")
 
 
 class PauseBody(_Body):
     """How a run is paused."""
 
-    save: bool = Field(default=False, description="write a checkpoint of the step first")
+    save: bool = Field(default=False, strict=True, description="write a checkpoint of the step first")
 
 
 class UndoBody(_Body):
@@ -105,7 +109,7 @@ class EditBody(_Body):
 class GenerateBody(TextAsked):
     """What a model is asked over HTTP."""
 
-    stream: bool = Field(default=False, description="answer token by token, as server-sent events")
+    stream: bool = Field(default=False, strict=True, description="answer token by token, as server-sent events")
 
 
 class PreviewQuery(_Body):

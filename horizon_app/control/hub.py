@@ -106,6 +106,11 @@ class Hub:
         self._channels: dict[str, _Channel] = {}
         self._overviews: set[Overview] = set()
 
+    @property
+    def num_viewers(self) -> int:
+        """Streams that are open now; for any thread."""
+        return sum(len(channel.viewers) for channel in list(self._channels.values())) + len(self._overviews)
+
     def read(self, run_id: str, after: int) -> list[tuple[int, str]]:
         """Text frames from the database, with their places; for any thread."""
         with self._database.read() as tx:
