@@ -12,6 +12,7 @@ from horizon_app.control.launcher import Launcher
 from horizon_app.control.run_folder import RunFolder
 from horizon_app.control.scheduler import start_next
 from horizon_app.control.supervisor import TICK_S, Supervisor
+from horizon_app.logs import about_run
 from horizon_app.settings import AppSettings
 from horizon_app.store.database import Database
 from horizon_app.store.queue import lately_ended
@@ -83,7 +84,8 @@ class Dispatcher:
         for run in runs:
             if run.id in self._watches:
                 continue
-            task = asyncio.create_task(self._supervisor(run).watch(), name=f"supervisor {run.id}")
+            with about_run(run.id):
+                task = asyncio.create_task(self._supervisor(run).watch(), name=f"supervisor {run.id}")
             self._watches[run.id] = run, task
             task.add_done_callback(lambda _, run_id=run.id: self._detach(run_id))
 
