@@ -136,8 +136,7 @@ def _methods(request: Request) -> list[str]:
     return sorted({method.upper() for methods in matching for method in methods}) or ["GET"]
 
 
-async def _unknown(request: Request, error: Exception) -> Response:
-    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+async def _unknown(_request: Request, error: Exception) -> Response:
     detail = f"{type(error).__name__}; the server's log has the trace"
     return problem_response(500, "internal-error", "The server made a mistake", detail)
 

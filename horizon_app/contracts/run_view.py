@@ -35,6 +35,9 @@ class Run(_View):
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    duration_s: float | None = Field(
+        default=None, description="seconds that it has had a worker, over all its lives, on a clock that nobody sets"
+    )
     device: str | None
     model: ModelSummary
     step: int = Field(description="optimizer steps done")
@@ -179,6 +182,11 @@ class LogAnswer(_View):
     """Log lines of a run."""
 
     lines: list[LogLine]
+    scanned_to: int | None = Field(
+        default=None,
+        description="place up to which the log was looked through: go on from it with `after` (with `before`, where "
+        "`after` was left out); null where there is nothing further to look at",
+    )
     last_seq: int = Field(
         description="place of the newest event of the run; ask again with `after` set to the last line's"
     )

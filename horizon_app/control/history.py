@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,12 +29,14 @@ from horizon_app.control.views import detail_view, run_views, series_views
 from horizon_app.settings import AppSettings
 from horizon_app.store.checkpoints import checkpoints_of
 from horizon_app.store.database import Database, Transaction
-from horizon_app.store.events import event_at, events_after, log_lines
+from horizon_app.store.events import LogFilter, event_at, events_after, log_lines
 from horizon_app.store.metrics import metric_keys, series
 from horizon_app.store.run_list import SORT_KEYS, BadCursor, RunFilter, is_sort_key, list_runs
-from horizon_app.store.runs import StoredRun, get_order, get_run, live_runs
+from horizon_app.store.runs import StoredRun, changed_since, get_order, get_run, get_runs, live_runs
 from horizon_app.store.segments import segments_of, superseded_series
 
+_COMMIT_SLACK = timedelta(seconds=5)
+"""How long after its time a change may come to be seen."""
 TIMELINE_TYPES = ("state", "event", "checkpoint", "sample", "knobs")
 """What a run's timeline shows: everything but metrics and log lines."""
 
@@ -111,6 +114,19 @@ class History:
         with self._database.read() as tx:
             return run_views(tx, live_runs(tx))
 
+    def current(self, since: datetime | None) -> list[Run]:
+        """Runs that may have a worker, and those that changed since a moment."""
+        with self._database.read() as tx:
+            live = live_runs(tx)
+            changed = [] if since is None else changed_since(tx, since - _COMMIT_SLACK)
+            known = {run.id for run in live}
+            return run_views(tx, [*live, *get_runs(tx, [run_id for run_id in changed if run_id not in known])])
+
+    def summaries(self, run_ids: Sequence[str]) -> list[Run]:
+        """These runs as the history lists them; those that are gone are left out."""
+        with self._database.read() as tx:
+            return run_views(tx, get_runs(tx, run_ids))
+
     def series(
         self,
         run_id: str,
@@ -147,15 +163,18 @@ class History:
         run_id: str,
         *,
         after: int | None = None,
+        before: int | None = None,
         text: str | None = None,
         level: str | None = None,
         limit: int = 500,
     ) -> LogAnswer:
-        """Log lines behind a place, or the newest where none is named. Raises RunNotFound."""
+        """Log lines behind a place, or the newest (before a place) where none is named. Raises RunNotFound."""
         with self._database.read() as tx:
             run = self._get(tx, run_id)
-            found = log_lines(tx, run_id, after=after, text=text, level=level, limit=limit)
-        return LogAnswer(lines=[LogLine.model_validate(line) for line in found], last_seq=run.last_seq)
+            which = LogFilter(after=after, before=before, text=text, level=level)
+            page = log_lines(tx, run_id, which, limit=limit)
+        lines = [LogLine.model_validate(line) for line in page.lines]
+        return LogAnswer(lines=lines, scanned_to=page.scanned_to, last_seq=run.last_seq)
 
     def residency(self, run_id: str, step: int | None = None) -> ResidencyAnswer:
         """The residency map at the end of a step, or now. Raises RunNotFound, NothingRecorded."""

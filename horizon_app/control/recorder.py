@@ -1,6 +1,7 @@
 """From journal lines to rows: one transaction a batch, every line once, whoever else records the same journal."""
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -185,8 +186,8 @@ def _parse(line: bytes, number: int) -> Event:
 def _finite(event: MetricsRecorded) -> MetricsRecorded:
     """A worker should have moved NaN and infinities to `nonfinite`; whatever it did, none gets past here."""
     known = {key: value for key, value in event.values.items() if value is not None}
-    clean = metrics_event(event.step, known)
-    if not clean.nonfinite:
+    if all(map(math.isfinite, known.values())):
         return event
+    clean = metrics_event(event.step, known)
     values = {**event.values, **clean.values}
     return event.model_copy(update={"values": values, "nonfinite": {**event.nonfinite, **clean.nonfinite}})

@@ -8,6 +8,7 @@ from horizon_app.contracts.run_state import RESUMABLE, Cause, RunState
 from horizon_app.contracts.run_view import Checkpoint, ModelSummary, Run, RunDetail, Segment, Series
 from horizon_app.control import sparkline
 from horizon_app.control.knob_values import values_in_force
+from horizon_app.control.run_clock import duration_s
 from horizon_app.store.database import Transaction
 from horizon_app.store.metrics import StoredSeries
 from horizon_app.store.queue import queue_positions
@@ -19,7 +20,8 @@ def run_view(run: StoredRun, queue_position: int | None = None) -> Run:
     """A run as the history lists it; its place in the queue is of interest where it waits."""
     return Run(
         id=run.id, name=run.name, tags=run.tags, notes=run.notes, state=run.state, reason=run.reason,
-        created_at=run.created_at, started_at=run.started_at, ended_at=run.ended_at, device=run.device,
+        created_at=run.created_at, started_at=run.started_at, ended_at=run.ended_at, duration_s=duration_s(run),
+        device=run.device,
         model=ModelSummary(name=run.model_name, architecture=run.architecture, parameters=run.parameters),
         step=run.step, total_steps=run.total_steps, metrics=run.metrics,
         sparkline=sparkline.values(run.sparkline), last_seq=run.last_seq, knobs_version=run.knobs_version,

@@ -63,7 +63,8 @@ class RunTable(Base):
     """One row a run: what was asked, where it stands, and how far its journal is recorded.
 
     `asked` is the spec as it was sent, `spec` the same with every default filled in; `knobs` are the values that were
-    changed while it ran. A queue is one `queue_device`, in order of `queue_rank`.
+    changed while it ran. `started_clock` is the seconds since boot `boot_id` at the last start, `ran_s` the seconds of
+    the lives before. A queue is one `queue_device`, in order of `queue_rank`.
     """
 
     __tablename__ = "runs"
@@ -84,6 +85,8 @@ class RunTable(Base):
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     started_at: Mapped[datetime | None] = mapped_column(UtcTime)
     ended_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    started_clock: Mapped[float | None] = mapped_column(Float)
+    ran_s: Mapped[float] = mapped_column(Float)
     stop_asked_at: Mapped[datetime | None] = mapped_column(UtcTime)
     updated_at: Mapped[datetime] = mapped_column(UtcTime)
     archived_at: Mapped[datetime | None] = mapped_column(UtcTime)

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "8e41a7d3c95b"
-down_revision = "c3f7a1e5d208"
+down_revision = "c3a86e0d51b7"
 branch_labels = None
 depends_on = None
 

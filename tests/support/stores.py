@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from horizon_app.contracts.events import metrics_event
 from horizon_app.contracts.ids import RunId, new_run_id
 from horizon_app.contracts.run_state import RunState
 from horizon_app.control.lifecycle import change_state
+from horizon_app.control.recorder import JournalBatch, record_batch
 from horizon_app.settings import AppSettings
 from horizon_app.store.database import Database, open_database
 from horizon_app.store.migrate import migrate
@@ -97,3 +99,17 @@ def add_run(database: Database, state: RunState = RunState.QUEUED, **changes: An
         for step in _WAYS[state]:
             change_state(tx, run.id, step, who="test")
     return run.id
+
+
+def add_measured_run(database: Database, series: dict[str, dict[int, float]], **changes: Any) -> RunId:
+    """A finished run with these metrics, each value under its key and optimizer step, recorded as a worker's are."""
+    run_id = add_run(database, RunState.RUNNING, **changes)
+    steps = sorted({step for points in series.values() for step in points})
+    events = [
+        metrics_event(step, {k: points[step] for k, points in series.items() if step in points}) for step in steps
+    ]
+    lines = [event.model_dump_json().encode() for event in events]
+    record_batch(database, run_id, JournalBatch(first_line=1, end_bytes=sum(map(len, lines)), lines=lines))
+    with database.write() as tx:
+        change_state(tx, run_id, RunState.FINISHED, who="test")
+    return run_id

@@ -59,6 +59,7 @@ def run_logs(
     run_id: RunIdPath,
     past: Past,
     after: Annotated[int | None, Query(ge=0, description="lines behind this place; the newest where left out")] = None,
+    before: Annotated[int | None, Query(ge=0, description="lines before this place")] = None,
     q: Annotated[str | None, Query(description="text in the line")] = None,
     level: Annotated[
         Literal["debug", "info", "warning", "error"] | None, Query(description="at least this level")
@@ -66,4 +67,4 @@ def run_logs(
     limit: Annotated[int, Query(ge=1, le=5000, description="most lines")] = 500,
 ) -> LogAnswer:
     """Log lines of a run."""
-    return past.logs(run_id, after=after, text=q, level=level, limit=limit)
+    return past.logs(run_id, after=after, before=before, text=q, level=level, limit=limit)
