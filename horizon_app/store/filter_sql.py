@@ -20,7 +20,7 @@ from horizon_app.contracts.run_filter import (
     Words,
     field_kind,
 )
-from horizon_app.contracts.run_state import RunState
+from horizon_app.contracts.run_state import LIVE
 from horizon_app.store import run_texts
 from horizon_app.store.sql_functions import json_number, json_size, json_text, seconds_between
 from horizon_app.store.tables import RunTable, UtcTime
@@ -58,9 +58,10 @@ def condition(filter_: Filter, *, dialect: str, now: datetime) -> ColumnElement[
 
 
 def duration(dialect: str, now: datetime) -> ColumnElement[float | None]:
-    """Seconds a run has taken, to its end or until now; null for one that waits."""
-    end = func.coalesce(_T.ended_at, literal(now, UtcTime), type_=UtcTime)
-    return case((_T.state != RunState.QUEUED.value, seconds_between(dialect, _T.started_at, end)))
+    """Seconds a run has run in all its lives, one that is live until now; null for one that never started."""
+    lives = _T.state.in_([state.value for state in LIVE])
+    this_life = case((lives, seconds_between(dialect, _T.started_at, literal(now, UtcTime))), else_=0.0)
+    return case((_T.started_at.is_not(None), _T.ran_s + this_life))
 
 
 def metric(dialect: str, key: str) -> ColumnElement[float | None]:

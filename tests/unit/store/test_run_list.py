@@ -76,13 +76,17 @@ def test_words_follow_every_change_of_a_run(tmp_path: Path) -> None:
 
 def test_list_sorts_by_the_last_value_of_any_metric_and_by_duration(tmp_path: Path) -> None:
     with open_store(tmp_path) as database:
-        for name, speed, minutes in (("slow", 1.5, 30), ("none", None, None), ("fast", 10.0, 5), ("live", 9.0, 0)):
-            run_id = add_run(database, RunState.RUNNING, name=name)
-            started = datetime.now(UTC) - timedelta(hours=1)
-            ended = started + timedelta(minutes=minutes) if minutes else None
+        started = datetime.now(UTC) - timedelta(hours=1)
+        for name, speed, state, ran_s in (
+            ("slow", 1.5, RunState.FINISHED, 1800.0), ("none", None, RunState.QUEUED, None),
+            ("fast", 10.0, RunState.FAILED, 300.0), ("live", 9.0, RunState.RUNNING, 60.0),
+        ):  # fmt: skip
+            run_id = add_run(database, state, name=name)
             metrics = {} if speed is None else {"throughput/tokens_per_second": speed}
             with database.write() as tx:
-                update_run(tx, run_id, metrics=metrics, started_at=None if minutes is None else started, ended_at=ended)
+                update_run(tx, run_id, metrics=metrics)
+                if ran_s is not None:
+                    update_run(tx, run_id, started_at=started, ran_s=ran_s)
 
         def order(sort: str) -> list[str]:
             return [run.name for run in page(database, RunFilter(sort=sort)).runs]
