@@ -30,7 +30,7 @@ class DatabaseDamaged(StoreError):
     """The file is not a database, or no longer a whole one."""
 
     def __init__(self, *, where: str, said: str) -> None:
-        self.where = where
+        self.where, self.said = where, said
         super().__init__(
             f"the database {where} is damaged ({said}); move it away and put a backup in its place "
             "(`horizon db backup` makes them); the runs' folders keep their checkpoints and journals meanwhile"
@@ -41,7 +41,7 @@ class DatabaseUnavailable(StoreError):
     """The database can't be opened, read or written now: no server, no right, no room."""
 
     def __init__(self, *, where: str, said: str) -> None:
-        self.where = where
+        self.where, self.said = where, said
         first = said.strip().splitlines()[0] if said.strip() else "no reason given"
         super().__init__(f"the database {where} can't be used: {first}")
 

@@ -1,9 +1,8 @@
 """Whether a database can be read and is whole. Changes nothing, not even an old layout."""
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from horizon_app.settings import AppSettings
 from horizon_app.store.database import open_database
+from horizon_app.store.errors import DatabaseBusy, DatabaseDamaged, DatabaseUnavailable
 
 
 def faults_of_database(settings: AppSettings) -> tuple[str, list[str]]:
@@ -17,7 +16,9 @@ def faults_of_database(settings: AppSettings) -> tuple[str, list[str]]:
             # Without the comparison of each index with its table, which takes minutes on a long history.
             said = tx.exec_driver_sql("PRAGMA quick_check(20)").scalars().all()
         return database.where, [str(line) for line in said if line != "ok"]
-    except SQLAlchemyError as error:
-        return database.where, [str(getattr(error, "orig", None) or error)]
+    except (DatabaseDamaged, DatabaseUnavailable) as error:
+        return database.where, [error.said]
+    except DatabaseBusy as error:
+        return database.where, [str(error)]
     finally:
         database.close()

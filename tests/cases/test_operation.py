@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import signal
 import socket
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands import run_horizon, start_horizon
+from tests.support.commands import ROOT, run_horizon, start_horizon
 from tests.support.server import ServerProcess, furnish_home, wait_for
 from tests.support.stores import open_store
 
@@ -106,6 +107,15 @@ def check_times(run: dict[str, Any], since: datetime) -> None:
     assert run["duration_s"] >= 0
 
 
+def check_words(home: Path, run_id: str, *, zone: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "horizon_app", "runs", "show", run_id, "--home", str(home)],
+        capture_output=True, text=True, check=True, cwd=home,
+        env={**os.environ, "TZ": zone, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert re.search(r"started +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+0545$", done.stdout, flags=re.MULTILINE), done.stdout
+
+
 def test_e17_times_and_durations_are_the_same_in_every_time_zone(tmp_path: Path) -> None:
     home = furnish_home(tmp_path / "home")
     began = datetime.now(UTC)
@@ -129,6 +139,7 @@ def test_e17_times_and_durations_are_the_same_in_every_time_zone(tmp_path: Path)
                 ended = server.wait_state(long_run, "stopped")
                 durations.append(ended["duration_s"])
                 events = server.all_events(long_run)
+                check_words(home, long_run, zone="Asia/Kathmandu")
     assert durations == sorted(durations)
     assert [event["seq"] for event in events] == [*range(1, len(events) + 1)]
     assert durations[-1] <= (datetime.now(UTC) - began).total_seconds()

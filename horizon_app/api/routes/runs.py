@@ -4,14 +4,14 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
-from horizon_app.api.deps import CommasToo, Past, RunIdPath, Station, Who
+from horizon_app.api.deps import MOST_NUMBER, CommasToo, Past, RunIdPath, Station, Who
 from horizon_app.api.schemas import CloneBody, EditBody, NewRunBody, ResumeBody, StopBody
 from horizon_app.contracts.problems import Problem
 from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.run_view import CheckpointsAnswer, Run, RunDetail, RunPage
 
 router = APIRouter(prefix="/runs", tags=["runs"])
-StepPath = Annotated[int, Path(ge=0, description="optimizer step of a checkpoint")]
+StepPath = Annotated[int, Path(ge=0, le=MOST_NUMBER, description="optimizer step of a checkpoint")]
 KeyHeader = Annotated[str | None, Header(max_length=255, description="makes a repeated call harmless")]
 _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": Problem}}
 _CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": Problem}}

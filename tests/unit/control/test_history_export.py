@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from horizon_app.contracts.events import LogWritten
+from horizon_app.control import history_export, metric_points
 from horizon_app.control.errors import RunNotFound
 from horizon_app.control.history import History
 from horizon_app.control.history_export import ExportFormat, HistoryExports
@@ -17,6 +18,7 @@ from horizon_app.control.metric_points import WINDOW_STEPS
 from horizon_app.control.recorder import note
 from horizon_app.settings import AppSettings
 from horizon_app.store.database import Database
+from horizon_app.store.metrics import series
 from tests.support.stores import add_measured_run, add_run, open_store
 
 NAN, INF = float("nan"), float("inf")
@@ -96,6 +98,27 @@ def test_csv_headings_are_no_formulas(key: str, exports: HistoryExports, databas
     text = whole(exports, add_measured_run(database, {key: {1: 1.0}}), ExportFormat.CSV)
     heading = next(csv.reader(io.StringIO(text, newline="")))[1]
     assert heading == f"'{key}"
+
+
+@pytest.mark.parametrize("form", [ExportFormat.CSV, ExportFormat.JSON])
+def test_export_is_read_as_it_is_taken(
+    form: ExportFormat, exports: HistoryExports, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = add_measured_run(database, {"train/loss": {step: 1.0 / step for step in range(1, 2001)}})
+    windows_read: list[int] = []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        windows_read.append(options["first"])
+        return series(*arguments, **options)
+
+    monkeypatch.setattr(metric_points, "WINDOW_STEPS", 10)
+    monkeypatch.setattr(metric_points, "series", counted)
+    monkeypatch.setattr(history_export, "_PIECE", 1000)
+    parts = exports.export(run_id, form).parts
+    for _ in range(3):
+        next(parts)
+    assert 0 < len(windows_read) < 100  # of 201
+    assert sum(1 for _ in parts) > 10
 
 
 def test_unknown_run_is_refused_before_anything_is_written(exports: HistoryExports) -> None:
