@@ -42,6 +42,14 @@ def tell(tx: Transaction, run: StoredRun, event: Event) -> None:
     update_run(tx, run.id, last_seq=run.last_seq + 1)
 
 
+def read_run(tx: Transaction, run_id: str) -> StoredRun:
+    """A run as it is, for a transaction that changes nothing. Raises RunNotFound."""
+    run = get_run(tx, run_id)
+    if run is None:
+        raise RunNotFound(run_id)
+    return run
+
+
 def locked_run(tx: Transaction, run_id: str) -> StoredRun:
     """A run that nobody else changes until the transaction ends. Raises RunNotFound."""
     run = get_run(tx, run_id, lock=True)
