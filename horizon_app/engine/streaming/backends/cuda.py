@@ -135,7 +135,5 @@ class CudaBackend:
         try:
             return torch.empty(num_bytes, dtype=torch.uint8, pin_memory=True)
         except RuntimeError as failure:
-            _log.warning(
-                "no pinned memory for a gradient of %d bytes, taking pageable: %s", num_bytes, failure
-            )
+            _log.warning("no pinned memory for a gradient of %d bytes, taking pageable: %s", num_bytes, failure)
             return torch.empty(num_bytes, dtype=torch.uint8)
