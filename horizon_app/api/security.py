@@ -69,7 +69,7 @@ class Guard:
             await send(message)
 
         headers = Headers(scope=scope)
-        refusal = self._stranger(scope, headers) or _too_much(scope)
+        refusal = self._stranger(scope, headers) or _unreadable(scope)
         if refusal is None:
             await self._app(scope, receive, send_with_headers)
             return
@@ -105,13 +105,15 @@ class Guard:
         return _is_address(host) or host == socket.gethostname().lower()
 
 
-def _too_much(scope: Scope) -> Refusal | None:
-    """What of an address is too large."""
+def _unreadable(scope: Scope) -> Refusal | None:
+    """What is wrong with an address, whatever it names."""
     query: bytes = scope.get("query_string", b"")
     if max(len(query), len(scope["path"])) > MOST_ADDRESS_BYTES:
         return 414, "address-too-long", f"path and query may have {MOST_ADDRESS_BYTES} bytes each"
     if query.count(b"&") >= MOST_PARAMETERS:
         return 400, "too-many-parameters", f"the query may have {MOST_PARAMETERS} parameters"
+    if b"%00" in query or "\0" in scope["path"]:
+        return 400, "nul-character", "the address holds a NUL character; nothing has one in its name"
     return None
 
 

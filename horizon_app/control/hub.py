@@ -137,6 +137,11 @@ class Hub:
         self._overviews: set[Overview] = set()
         self._replays = asyncio.Semaphore(REPLAYS_AT_ONCE)
 
+    @property
+    def num_viewers(self) -> int:
+        """Streams that are open now; for any thread."""
+        return sum(len(channel.viewers) for channel in list(self._channels.values())) + len(self._overviews)
+
     def read(self, run_id: str, after: int) -> list[tuple[int, str]]:
         """Text frames from the database, with their places; for any thread."""
         with self._database.read() as tx:
