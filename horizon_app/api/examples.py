@@ -15,7 +15,7 @@ _PYTHON: dict[str, type | tuple[type, ...]] = {
 _VALUES: dict[str, Any] = {
     "MoveBody": {"position": 1},
     "active_run": _RUN, "architecture": "LlamaForCausalLM", "base_dir": "data",
-    "BlockFacts.parameters": ["model.layers.0.mlp.up_proj.weight"], "broken": "", "cause": "",
+    "BlockFacts.parameters": ["model.layers.0.mlp.up_proj.weight"], "broken": "", "cause": None,
     "Checkpoint.path": "checkpoints/100", "CheckpointFrame.path": "checkpoints/100", "cloned_from": None,
     "compression": "", "compute_dtype": "bfloat16", "container": "JSON lines", "container_reason": "its first line",
     "counts": {"running": 1, "finished": 41}, "cpu_count": 16, "created_at": _TIME, "cursor": None,

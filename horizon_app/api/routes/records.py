@@ -22,10 +22,11 @@ def run_metrics(
     first: Annotated[int | None, Query(alias="from", ge=0, le=MOST_NUMBER, description="first optimizer step")] = None,
     last: Annotated[int | None, Query(alias="to", ge=0, le=MOST_NUMBER, description="last optimizer step")] = None,
     max_points: Annotated[int, Query(ge=3, le=100_000, description="most points of a series")] = 1000,
+    superseded: Annotated[bool, Query(description="also what was measured of steps that were done again")] = False,
 ) -> SeriesAnswer:
     """Metrics over optimizer steps, thinned to minimum, maximum and last of each bucket."""
     wanted = None if keys is None else [key for key in keys.split(",") if key]
-    return past.series(run_id, wanted, first=first, last=last, max_points=max_points)
+    return past.series(run_id, wanted, first=first, last=last, max_points=max_points, superseded=superseded)
 
 
 @router.get("/residency")
@@ -62,6 +63,7 @@ def run_logs(
     after: Annotated[
         int | None, Query(ge=0, le=MOST_NUMBER, description="lines behind this place; the newest where left out")
     ] = None,
+    before: Annotated[int | None, Query(ge=0, le=MOST_NUMBER, description="lines before this place")] = None,
     q: Annotated[str | None, Query(description="text in the line")] = None,
     level: Annotated[
         Literal["debug", "info", "warning", "error"] | None, Query(description="at least this level")
@@ -69,4 +71,4 @@ def run_logs(
     limit: Annotated[int, Query(ge=1, le=5000, description="most lines")] = 500,
 ) -> LogAnswer:
     """Log lines of a run."""
-    return past.logs(run_id, after=after, text=q, level=level, limit=limit)
+    return past.logs(run_id, after=after, before=before, text=q, level=level, limit=limit)

@@ -22,16 +22,16 @@ def list_runs(
     past: Past,
     state: Annotated[list[RunState] | None, CommasToo, Query(description="only these states")] = None,
     tag: Annotated[str | None, Query(description="only runs with this tag")] = None,
-    q: Annotated[str | None, Query(description="text in name, notes, tags, model or id")] = None,
+    q: Annotated[str | None, Query(description="a filter: words, field:word, comparisons, and, or, not")] = None,
     archived: Annotated[
         Literal["false", "true", "all"], Query(description="true: only what is archived; all: that too")
     ] = "false",
-    sort: Annotated[str, Query(description="a key, with - for falling order")] = "-created_at",
+    sort: Annotated[str, Query(description="a field or a metric, with - for falling order")] = "-created_at",
     limit: Annotated[int, Query(ge=1, le=500, description="most runs of a page")] = 50,
     cursor: Annotated[str | None, Query(description="next_cursor of the page before")] = None,
 ) -> RunPage:
     """The history, a page at a time."""
-    return past.runs(states=state or (), tag=tag, text=q, archived=archived, sort=sort, limit=limit, cursor=cursor)
+    return past.runs(states=state or (), tag=tag, q=q, archived=archived, sort=sort, limit=limit, cursor=cursor)
 
 
 @router.post("", status_code=201, responses={422: {"model": Problem}})

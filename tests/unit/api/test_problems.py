@@ -60,7 +60,7 @@ def test_every_route_answers_a_wrong_method_with_405_and_those_it_has(app: FastA
         assert method in answer.headers["allow"].split(", "), path
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=501", "state=gone", "sort=size", "cursor=x"])
+@pytest.mark.parametrize("query", ["limit=0", "limit=501", "state=gone", "sort=size", "cursor=x", "tag=%00"])
 def test_list_with_a_bad_question_names_the_field(client: TestClient, query: str) -> None:
     found = problem(client.get(f"/api/v1/runs?{query}"), 422)
     assert found.errors[0].field.startswith(query.partition("=")[0])
@@ -164,7 +164,7 @@ def test_error_nobody_foresaw_is_a_500_without_its_inside(
 
 def test_database_held_by_others_is_a_503(app: FastAPI, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise DatabaseBusy(where="x")
+        raise DatabaseBusy(where="x", waited_s=30.0)
 
     monkeypatch.setattr(app.state.workstation.history, "runs", fail)
     assert problem(client.get("/api/v1/runs"), 503).type == "horizon:database-busy"

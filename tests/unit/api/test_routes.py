@@ -52,6 +52,18 @@ def test_list_pages_with_a_cursor_and_counts(client: TestClient) -> None:
     assert (first["total"], first["counts"]["queued"]) == (3, 3)
 
 
+def test_list_takes_a_filter_and_says_what_is_wrong_with_one(client: TestClient) -> None:
+    held(client, name="sft", tags=["lora"])
+    held(client, name="other", tags=["lora"])
+    found = client.get("/api/v1/runs", params={"q": "tag:lora and not name:other and loss != 2"}).json()
+    assert [run["name"] for run in found["runs"]] == ["sft"]
+    refused = client.get("/api/v1/runs", params={"q": "tag:lora and los < 2"})
+    assert refused.status_code == 422
+    (error,) = refused.json()["errors"]
+    assert (error["field"], error["message"]) == ("q", "column 14: there is no field 'los'")
+    assert error["fix"].startswith("did you mean loss?")
+
+
 @pytest.mark.parametrize("query", ["state=queued,stopped", "state=queued&state=stopped"])
 def test_list_takes_several_states_with_commas_or_again(client: TestClient, query: str) -> None:
     held(client)
