@@ -10,6 +10,7 @@ from horizon_app.cli.chat import chat
 from horizon_app.cli.checkpoints import list_checkpoints, pin_checkpoint, resume_run, save_checkpoint
 from horizon_app.cli.compare import compare_runs
 from horizon_app.cli.data import data_app
+from horizon_app.cli.database import db_app
 from horizon_app.cli.doctor import doctor
 from horizon_app.cli.example import example
 from horizon_app.cli.export import export_run
@@ -72,6 +73,7 @@ runs_app.command("watch")(watch_runs)
 app.add_typer(runs_app, name="runs")
 app.add_typer(model_app, name="model")
 app.add_typer(data_app, name="data")
+app.add_typer(db_app, name="db")
 app.add_typer(token_app, name="token")
 
 

@@ -14,7 +14,7 @@ _LOCKED = ("locked", "lock timeout")
 
 @contextmanager
 def told(where: str, *, waited_s: float = 0.0) -> Generator[None]:
-    """Raise DatabaseBusy, DatabaseDamaged or DatabaseUnavailable where a driver means that; the rest goes through."""
+    """Raise DatabaseBusy, DatabaseDamaged or DatabaseUnavailable where a driver means that; the rest goes on."""
     try:
         yield
     except (DBAPIError, sqlite3.DatabaseError) as error:

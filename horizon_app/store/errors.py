@@ -46,6 +46,10 @@ class DatabaseUnavailable(StoreError):
         super().__init__(f"the database {where} can't be used: {first}")
 
 
+class BackupRefused(StoreError):
+    """No backup was made; what lies at the target is as it was."""
+
+
 class DatabaseUnusable(StoreError):
     """The setting names no database that this app can open."""
 

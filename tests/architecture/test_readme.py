@@ -47,7 +47,7 @@ def verbs() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for line in horizon_commands():
         words = line.split()
-        depth = 2 if words[1] in {"runs", "model", "data", "token"} else 1
+        depth = 2 if words[1] in {"runs", "model", "data", "db", "token"} else 1
         flags = found.setdefault(" ".join(words[1 : 1 + depth]), set())
         flags.update(re.findall(r"--[a-z][a-z-]*", line))
     return found

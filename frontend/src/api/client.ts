@@ -1,10 +1,13 @@
 /** The server's REST calls. Every failure is an ApiProblem; what to show of it is the caller's choice. */
 import type {
+  ChangedKnobs,
   DatasetsAnswer,
   EventsAnswer,
   ExampleAnswer,
   FieldProblem,
   Freed,
+  KnobsAnswer,
+  KnobValue,
   LogAnswer,
   ModelsAnswer,
   Problem,
@@ -107,6 +110,17 @@ export const api = {
   create: (spec: SpecDocument, key: string) =>
     call<RunDetail>("/runs", { method: "POST", body: { spec, start: true }, headers: { "idempotency-key": key } }),
   stop: (id: string, save: boolean) => call<Run>(`${at(id)}/stop`, { method: "POST", body: { save } }),
+  pause: (id: string) => call<Run>(`${at(id)}/pause`, { method: "POST", body: {} }),
+  saveNow: (id: string) => call<Run>(`${at(id)}/checkpoint`, { method: "POST" }),
+  knobs: (id: string) => call<KnobsAnswer>(`${at(id)}/knobs`),
+  setKnobs: (id: string, values: Partial<Record<string, KnobValue>>, version: number) =>
+    call<ChangedKnobs>(`${at(id)}/knobs`, {
+      method: "PATCH",
+      body: values,
+      headers: { "if-match": `"${version}"` },
+    }),
+  undoKnob: (id: string, number: number) =>
+    call<ChangedKnobs>(`${at(id)}/knobs/undo`, { method: "POST", body: { number } }),
   resume: (id: string) => call<Run>(`${at(id)}/resume`, { method: "POST", body: {} }),
   remove: (id: string) => call<Freed>(at(id), { method: "DELETE" }),
   series: (id: string, { keys, from, to, maxPoints }: SeriesQuery) =>

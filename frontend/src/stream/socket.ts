@@ -8,8 +8,11 @@ export interface SocketHandlers {
   binary?: (data: ArrayBuffer) => void;
   state?: (state: SocketState) => void;
   opened?: () => void;
+  /** What the socket looks at is not there any more: it does not come back. */
+  gone?: () => void;
 }
 
+const GONE = 4404;
 const FIRST_PAUSE_MS = 400;
 const LONGEST_PAUSE_MS = 8000;
 
@@ -65,8 +68,13 @@ export class ReconnectingSocket {
       if (typeof data === "string") this.handlers.text?.(JSON.parse(data));
       else this.handlers.binary?.(data);
     };
-    socket.onclose = () => {
+    socket.onclose = ({ code }) => {
       if (this.ended || this.socket !== socket) return;
+      if (code === GONE) {
+        this.close();
+        this.handlers.gone?.();
+        return;
+      }
       this.handlers.state?.("waiting");
       this.timer = setTimeout(() => this.connect(), pauseBefore(this.attempt, Math.random()));
       this.attempt += 1;
