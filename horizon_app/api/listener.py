@@ -19,7 +19,8 @@ def listen(host: str, port: int) -> socket.socket:
     except (socket.gaierror, UnicodeError) as error:
         cause = "this machine can't resolve that name; use an address, for example 127.0.0.1"
         raise CannotListen(host=host, port=port, cause=cause) from error
-    family, kind, protocol, _, address = found[0]
+    # Where a name stands for both, version 4: that is what browsers and scripts on this machine try first.
+    family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
