@@ -120,6 +120,6 @@ def _facts(number: int) -> dict[str, object]:
         "id": new_run_id(created), "created_at": created, "name": f"{name}-{number}", "tags": tags,
         "notes": f"The learning rate of try {number % 37} with the data of day {number % 11}; see the baseline.",
         "spec": RunSpec.model_validate(document).model_dump(mode="json"), "asked": document,
-        "model_dir": f"/home/models/{name}", "model_name": name, "architecture": "LlamaForCausalLM",
+        "model_dir": f"/models/{name}", "model_name": name, "architecture": "LlamaForCausalLM",
         "parameters": 135_000_000, "total_steps": 100,
     }  # fmt: skip
