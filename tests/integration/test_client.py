@@ -2,6 +2,8 @@
 
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +12,7 @@ import httpx
 import pytest
 
 from horizon_app.client import Conflict, Horizon, NotFound, SpecRefused
+from tests.support.commands import ROOT
 from tests.support.server import ServerProcess, furnish_home, scripted_spec
 
 
@@ -93,3 +96,16 @@ def test_acts_and_refusals_of_a_real_server(server: ServerProcess, tmp_path: Pat
         assert horizon.system().active_run is None
         assert horizon.models().models[0].name == "tiny"
         assert horizon.datasets().datasets[0].name == "corpus.txt"
+
+
+def test_script_that_leaves_a_stream_open_ends(server: ServerProcess) -> None:
+    run_id = server.submit(10_000, step_s=0.02)
+    script = (
+        "import sys; from horizon_app.client import Horizon\n"
+        "frames = Horizon(sys.argv[1]).runs.get(sys.argv[2]).stream()\n"
+        "print(next(frames).seq)\n"
+    )
+    command = [sys.executable, "-c", script, server.url, run_id]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    server.post(f"/runs/{run_id}/stop")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
