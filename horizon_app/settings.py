@@ -3,11 +3,13 @@
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import platformdirs
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from horizon_app.logs import LogFormat, LogLevel
 
 
 def _default_home() -> Path:
@@ -30,6 +32,9 @@ class AppSettings(BaseSettings):
         default=(), description="names under which a reverse proxy offers this server, with commas between"
     )
     database_url: str | None = Field(default=None, description="SQLAlchemy URL in place of HOME/horizon.db")
+    database_wait_s: float = Field(
+        default=30.0, gt=0, description="seconds a write waits for others that hold the database"
+    )
     folders: Annotated[tuple[Path, ...], NoDecode] = Field(
         default=(), description="folders beside the home folder that models and data may come from, as in PATH"
     )
@@ -44,18 +49,23 @@ class AppSettings(BaseSettings):
         ge=0,
         description="seconds that a paused run waits for a server before it saves a checkpoint and ends",
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
+    log_level: LogLevel = Field(
         default="info",
-        description="what workers log; at debug it is in the run's log too, with every step's numbers",
+        description="least level that server and workers log; at debug every step's numbers are in the run's log too",
     )
     generator_idle_s: float = Field(
         default=300.0,
         gt=0,
         description="seconds without a question after which a checkpoint that answers leaves memory",
     )
+    max_streams: int = Field(default=500, ge=1, description="WebSockets that the server serves at once")
+    stream_ping_s: float = Field(
+        default=20.0, gt=0, description="seconds between two pings of a WebSocket, and that an answer may take"
+    )
     check_data: bool = Field(
         default=True, description="look at a run's data with the model's tokenizer before the run is accepted"
     )
+    log_format: LogFormat = Field(default="human", description="log lines in words (human), or one JSON object each")
     worker_module: str = Field(
         default="horizon_app.worker", description="module that executes a run; tests put a worker without torch here"
     )
@@ -91,6 +101,11 @@ class AppSettings(BaseSettings):
     def runs_dir(self) -> Path:
         """Folder that holds one folder a run."""
         return self.home / "runs"
+
+    @property
+    def log_file(self) -> Path:
+        """Where the server logs to, beside standard error."""
+        return self.home / "logs" / "server.log"
 
     @property
     def database_path(self) -> Path:

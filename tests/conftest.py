@@ -1,9 +1,14 @@
 """What every test gets: a home of its own and no model hub; browser tests come last, GPU tests only with a card."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.support.postgres import PostgresServer
 
 # Read by transformers and huggingface_hub at import, so set before any test module is imported.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -25,6 +30,27 @@ def _own_home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
     monkeypatch.setenv("HORIZON_HOME", str(home))
     monkeypatch.setenv("HORIZON_CHECK_DATA", "false")
     return home
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator["PostgresServer"]:
+    """A PostgreSQL server for the whole session; skips where none is installed, which in CI is a failure."""
+    from tests.support.postgres import PostgresServer, need_programs
+
+    with PostgresServer(need_programs()) as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def any_database(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Makes a test run on each kind of database: `open_store` opens that kind."""
+    if request.param == "sqlite":
+        yield request.param
+        return
+    from tests.support.stores import PostgresDatabases
+
+    with PostgresDatabases(request.getfixturevalue("postgres")):
+        yield request.param
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

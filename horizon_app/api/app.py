@@ -14,7 +14,9 @@ from horizon_app.api.caching import Etags
 from horizon_app.api.docs import install_docs
 from horizon_app.api.errors import install_error_handlers
 from horizon_app.api.openapi import DESCRIPTION, install_openapi
-from horizon_app.api.routes import archive, knobs, machine, models, pausing, queue, records, runs
+from horizon_app.api.request_log import RequestLog
+from horizon_app.api.routes import archive, comparison, figures, knobs, machine, models, pausing, queue, records, runs
+from horizon_app.api.seats import Seats
 from horizon_app.api.security import Guard
 from horizon_app.api.static import install_ui
 from horizon_app.contracts.problems import Problem
@@ -37,6 +39,7 @@ def create_app(settings: AppSettings) -> FastAPI:
         settings.home.mkdir(parents=True, exist_ok=True)
         with ServerClaim(settings.home, settings.host, settings.port), Workstation(settings) as station:
             app.state.workstation = station
+            app.state.seats = Seats(settings.max_streams)
             attending = asyncio.create_task(station.attend(), name="attend")
             try:
                 yield
@@ -61,6 +64,7 @@ def create_app(settings: AppSettings) -> FastAPI:
     install_error_handlers(app)
     api = APIRouter(prefix=API)
     for part in (
+        comparison.router,  # first: /runs/compare is no run's id
         runs.router,
         queue.router,
         archive.router,
@@ -69,6 +73,7 @@ def create_app(settings: AppSettings) -> FastAPI:
         records.router,
         models.router,
         machine.router,
+        figures.router,
         stream.router,
     ):
         api.include_router(part)
@@ -80,4 +85,5 @@ def create_app(settings: AppSettings) -> FastAPI:
     app.add_middleware(GZipMiddleware, minimum_size=_GZIP_FROM_BYTES, compresslevel=_GZIP_LEVEL)
     app.add_middleware(TokenGate, access=Access(settings))
     app.add_middleware(Guard, bound_host=settings.host, allowed_hosts=settings.allowed_hosts)
+    app.add_middleware(RequestLog)
     return app

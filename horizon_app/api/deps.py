@@ -37,6 +37,8 @@ Station = Annotated[Workstation, Depends(_workstation)]
 Past = Annotated[History, Depends(_history)]
 Who = Annotated[str, Depends(_who)]
 """Who asks: browser, api, or what the client calls itself in the header `Horizon-Client`."""
+MOST_NUMBER = 2**53
+"""Of a step or a place in a stream: what every reader of JSON has exactly, and every database takes."""
 RunIdPath = Annotated[str, Path(description="run id", json_schema_extra={"pattern": RUN_ID_PATTERN})]
 
 

@@ -39,7 +39,7 @@ from horizon_app.control.errors import (
     TextNotWritten,
     WorkerStillThere,
 )
-from horizon_app.store.errors import DatabaseBusy
+from horizon_app.store.errors import DatabaseBusy, DatabaseDamaged, DatabaseUnavailable
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +70,8 @@ _TABLE: dict[type[Exception], tuple[int, str, str]] = {
     PreviewFailed: (503, "preview-failed", "The data could not be looked at"),
     ExampleFailed: (500, "example-failed", "The example could not be written"),
     DatabaseBusy: (503, "database-busy", "The database is held by another process"),
+    DatabaseDamaged: (503, "database-damaged", "The database is damaged"),
+    DatabaseUnavailable: (503, "database-unavailable", "The database can't be used"),
     ControlError: (500, "control-error", "It did not work"),
 }
 """Exception -> status, stable name, title. The nearest class in its ancestry counts."""
@@ -109,7 +111,8 @@ async def _known(_request: Request, error: Exception) -> Response:
     if isinstance(error, SpecRefused | DataRefused | CheckpointPinned | KnobError):
         return problem_response(status, name, title, str(error), error.errors)
     if isinstance(error, BadQuery):
-        return problem_response(status, name, title, str(error), [FieldProblem(field=error.field, message=str(error))])
+        wrong = FieldProblem(field=error.field, message=error.message, fix=error.fix)
+        return problem_response(status, name, title, str(error), [wrong])
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         _log.error("%s: %s", title, error)
     return problem_response(status, name, title, str(error))
@@ -133,8 +136,7 @@ def _methods(request: Request) -> list[str]:
     return sorted({method.upper() for methods in matching for method in methods}) or ["GET"]
 
 
-async def _unknown(request: Request, error: Exception) -> Response:
-    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+async def _unknown(_request: Request, error: Exception) -> Response:
     detail = f"{type(error).__name__}; the server's log has the trace"
     return problem_response(500, "internal-error", "The server made a mistake", detail)
 

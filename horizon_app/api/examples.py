@@ -7,11 +7,15 @@ _RUN = "20260131-120000-a1b2c3"
 _TIME = "2026-01-31T12:00:00Z"
 _SPEC = {"model": {"path": "models/llama"}, "data": {"path": "data/train.jsonl"}}
 _DEEPEST = 8
+_PYTHON: dict[str, type | tuple[type, ...]] = {
+    "null": type(None), "string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list,
+    "object": dict,
+}  # fmt: skip
 
 _VALUES: dict[str, Any] = {
     "MoveBody": {"position": 1},
     "active_run": _RUN, "architecture": "LlamaForCausalLM", "base_dir": "data",
-    "BlockFacts.parameters": ["model.layers.0.mlp.up_proj.weight"], "broken": "", "cause": "",
+    "BlockFacts.parameters": ["model.layers.0.mlp.up_proj.weight"], "broken": "", "cause": None,
     "Checkpoint.path": "checkpoints/100", "CheckpointFrame.path": "checkpoints/100", "cloned_from": None,
     "compression": "", "compute_dtype": "bfloat16", "container": "JSON lines", "container_reason": "its first line",
     "counts": {"running": 1, "finished": 41}, "cpu_count": 16, "created_at": _TIME, "cursor": None,
@@ -47,7 +51,7 @@ def example(schema: Schema, components: Schema, name: str = "", model: str = "",
     """An example of a schema: of the field `name` of `model`; `components` are what it may refer to."""
     if f"{model}.{name}" in _VALUES:
         return _VALUES[f"{model}.{name}"]
-    if "$ref" not in schema and name in _VALUES:
+    if name in _VALUES and _fits(_VALUES[name], schema):
         return _VALUES[name]
     if "$ref" in schema:
         referred = str(schema["$ref"]).rpartition("/")[2]
@@ -64,6 +68,17 @@ def example(schema: Schema, components: Schema, name: str = "", model: str = "",
     if chosen is not None:
         return example(chosen, components, "", model, depth)
     return _of_type(schema, components, model, depth)
+
+
+def _fits(value: object, schema: Schema) -> bool:
+    """Whether a value known by the name of a field only is one of this field."""
+    for branch in cast(list[Schema], schema.get("anyOf", [schema])):
+        if "enum" in branch:
+            if value in branch["enum"]:
+                return True
+        elif "type" in branch and isinstance(value, _PYTHON[branch["type"]]):
+            return True
+    return False
 
 
 def _of_type(schema: Schema, components: Schema, model: str, depth: int) -> Any:

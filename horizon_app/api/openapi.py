@@ -29,7 +29,7 @@ TAGS = {
 }
 
 _PROBLEMS: dict[str, tuple[str, str, str, str]] = {
-    "400": ("The body can't be taken apart", "bad-request", "Bad Request", "There was an error parsing the body"),
+    "400": ("Address or body can't be read", "bad-request", "Bad Request", "There was an error parsing the body"),
     "401": (
         "The server wants a token, and this is none", "token-needed", "A token is needed",
         "send the header Authorization: Bearer TOKEN; the server printed the token when it was made",
@@ -126,11 +126,11 @@ def _complete(operation: Schema, method: str, path: str, components: Schema) -> 
 
 def _everywhere(path: str, *, has_body: bool, has_parameters: bool) -> list[str]:
     """The problems that a route may answer with because of what it is."""
-    found = ["403", "414", "500", "503"]
+    found = ["400", "403", "414", "500", "503"]
     found += ["401", "429"] if asks_for_token(path) else []
     found += ["404"] if "{" in path else []
-    found += ["400", "413", "415", "422"] if has_body else []
-    found += ["400", "422"] if has_parameters else []
+    found += ["413", "415", "422"] if has_body else []
+    found += ["422"] if has_parameters else []
     return found
 
 

@@ -7,13 +7,14 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from horizon_app.api.app import create_app
-from horizon_app.contracts.frames import Frame, ResidencyWish, RunFrame, SnapshotFrame
+from horizon_app.contracts.frames import Frame, ResidencyWish, RunFrame, RunGone, SnapshotFrame
 from horizon_app.settings import AppSettings
 
 _STREAMED: dict[str, TypeAdapter[Any]] = {
     "Frame": TypeAdapter(Frame),
     "StreamFrame": TypeAdapter(Frame | SnapshotFrame),
     "RunFrame": TypeAdapter(RunFrame),
+    "RunGone": TypeAdapter(RunGone),
     "ResidencyWish": TypeAdapter(ResidencyWish),
 }
 

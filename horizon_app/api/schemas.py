@@ -1,29 +1,54 @@
 """Bodies that only HTTP has."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from horizon_app.contracts.frames import Frame
 from horizon_app.contracts.generation import TextAsked
 from horizon_app.contracts.spec_words import BadRows, ChatTemplate, DataFormat, TooLong, TrainOn
+
+_DEEPEST = 32
 
 
 class _Body(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _shallow(value: object) -> object:
+    """Refuses what is nested deeper than any spec, before something walks through it level by level."""
+    level: list[object] = [value]
+    for _ in range(_DEEPEST):
+        level = [inner for outer in level if isinstance(outer, dict | list) for inner in _inside(outer)]
+        if not level:
+            return value
+    raise ValueError(f"nested deeper than {_DEEPEST} levels")
+
+
+def _inside(outer: dict[Any, Any] | list[Any]) -> Iterable[object]:
+    return outer.values() if isinstance(outer, dict) else outer
+
+
+Document = Annotated[Any, BeforeValidator(_shallow)]
+"""Anything that JSON can say, within reason."""
+Values = Annotated[dict[str, Any], BeforeValidator(_shallow)]
+"""New values by name."""
+
+
 class NewRunBody(_Body):
     """A run to be submitted."""
 
-    spec: Any = Field(description="the run spec; /api/v1/spec/schema has its schema")
-    start: bool = Field(default=True, description="false keeps the run out of the queue until it is started")
+    spec: Document = Field(description="the run spec; /api/v1/spec/schema has its schema")
+    start: bool = Field(
+        default=True, strict=True, description="false keeps the run out of the queue until it is started"
+    )
 
 
 class ResumeBody(_Body):
     """What is to be different when a run goes on."""
 
-    set: dict[str, Any] = Field(
+    set: Values = Field(
         default_factory=dict[str, Any],
         description='new values of the spec by dotted key, for example {"training.optimizer_steps": 400}',
     )
@@ -33,7 +58,9 @@ class MoveBody(_Body):
     """The new place of a queued run: exactly one of the two."""
 
     before: str | None = Field(default=None, description="the queued run to stand right before; null: behind all")
-    position: int | None = Field(default=None, ge=1, description="place in the queue of its device, from 1")
+    position: int | None = Field(
+        default=None, ge=1, strict=True, description="place in the queue of its device, from 1"
+    )
 
     @model_validator(mode="after")
     def _one_of_them(self) -> "MoveBody":
@@ -45,24 +72,24 @@ class MoveBody(_Body):
 class CloneBody(_Body):
     """What is to be different in the new run."""
 
-    set: dict[str, Any] = Field(
+    set: Values = Field(
         default_factory=dict[str, Any],
         description='new values of the spec by dotted key, for example {"training.learning_rate": 1e-4}',
     )
     name: str | None = Field(default=None, description="the new run's name; that of the spec where left out")
-    start: bool = Field(default=True, description="false keeps the run from starting until it is released")
+    start: bool = Field(default=True, strict=True, description="false keeps the run from starting until it is released")
 
 
 class StopBody(_Body):
     """How a run is stopped."""
 
-    save: bool = Field(default=True, description="write a checkpoint of the last step before stopping")
+    save: bool = Field(default=True, strict=True, description="write a checkpoint of the last step before stopping")
 
 
 class PauseBody(_Body):
     """How a run is paused."""
 
-    save: bool = Field(default=False, description="write a checkpoint of the step first")
+    save: bool = Field(default=False, strict=True, description="write a checkpoint of the step first")
 
 
 class UndoBody(_Body):
@@ -82,7 +109,7 @@ class EditBody(_Body):
 class GenerateBody(TextAsked):
     """What a model is asked over HTTP."""
 
-    stream: bool = Field(default=False, description="answer token by token, as server-sent events")
+    stream: bool = Field(default=False, strict=True, description="answer token by token, as server-sent events")
 
 
 class PreviewQuery(_Body):

@@ -3,22 +3,25 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from pydantic import ValidationError
 
-from horizon_app.contracts.frames import ResidencyWish, RunFrame, SnapshotFrame
+from horizon_app.api.seats import Allowance, Seats
+from horizon_app.contracts.frames import ResidencyWish, RunFrame, RunGone, SnapshotFrame
 from horizon_app.contracts.run_view import Run
-from horizon_app.control.history import History
 from horizon_app.control.hub import Viewer
 from horizon_app.control.workstation import Workstation
 
 router = APIRouter()
 RESIDENCY_HZ = 5.0
 OVERVIEW_INTERVAL_S = 0.5
+TOO_MANY_MESSAGES = 1008
+NO_SEAT = 1013
+"""The standard's codes for who breaks the rules, and for who should come again later."""
 RUN_GONE = 4404
 BAD_REQUEST = 4422
 """Close codes of our own: no such run (any more), a question that makes no sense."""
@@ -28,57 +31,83 @@ BAD_REQUEST = 4422
 async def stream_run(socket: WebSocket, run_id: str) -> None:
     """One run: what follows `after`, or a snapshot and what follows it."""
     station: Workstation = socket.app.state.workstation
-    await socket.accept()
-    try:
-        after = _after(socket.query_params.get("after"))
-    except ValueError as error:
-        await socket.close(BAD_REQUEST, str(error))
-        return
-    run = await asyncio.to_thread(station.history.summary, run_id)
-    if run is None:
-        await socket.close(RUN_GONE, "no such run")
-        return
-    if after is None or after > run.last_seq:  # the latter comes from a viewer of another history
-        after = run.last_seq
-        snapshot = SnapshotFrame(seq=run.last_seq, time=datetime.now(UTC), run=run)
-        await socket.send_text(snapshot.model_dump_json())
-    with station.hub.view(run_id, after=after, last_seq=run.last_seq) as viewer:
-        wish = _Wish()
-        await _until_one_ends(_listen(socket, wish, viewer), _send_run(socket, viewer, wish))
+    async with _seated(socket) as seated:
+        if not seated:
+            return
+        try:
+            after = _after(socket.query_params.get("after"))
+        except ValueError as error:
+            await socket.close(BAD_REQUEST, str(error))
+            return
+        run = await asyncio.to_thread(station.history.summary, run_id)
+        if run is None:
+            await socket.close(RUN_GONE, "no such run")
+            return
+        if after is None or after > run.last_seq:  # the latter comes from a viewer of another history
+            after = run.last_seq
+            snapshot = SnapshotFrame(seq=run.last_seq, time=datetime.now(UTC), run=run)
+            await socket.send_text(snapshot.model_dump_json())
+        with station.hub.view(run_id, after=after, last_seq=run.last_seq) as viewer:
+            wish = _Wish(viewer)
+            await _until_one_ends(_listen(socket, wish.heed), _send_run(socket, viewer, wish))
 
 
 @router.websocket("/stream")
 async def stream_runs(socket: WebSocket) -> None:
-    """All runs: each live one first, then each whose state or step changed."""
+    """All runs: each live one and each that changed since `since` first, then each whose state or step changes."""
     station: Workstation = socket.app.state.workstation
-    await socket.accept()
-    await _until_one_ends(_drain(socket), _send_overview(socket, station))
+    async with _seated(socket) as seated:
+        if not seated:
+            return
+        try:
+            since = _since(socket.query_params.get("since"))
+        except ValueError as error:
+            await socket.close(BAD_REQUEST, str(error))
+            return
+        await _until_one_ends(_listen(socket, lambda _: None), _send_overview(socket, station, since))
+
+
+@contextlib.asynccontextmanager
+async def _seated(socket: WebSocket) -> AsyncGenerator[bool]:
+    """Take the socket on, where there is a seat; else close it and say so. A viewer that leaves early is no error."""
+    seats: Seats = socket.app.state.seats
+    with seats.one() as seated, contextlib.suppress(WebSocketDisconnect):
+        await socket.accept()
+        if not seated:
+            await socket.close(NO_SEAT, f"{seats.most} streams are open (HORIZON_MAX_STREAMS); try again later")
+        yield seated
 
 
 class _Wish:
     """How often a viewer wants residency frames."""
 
-    def __init__(self) -> None:
+    def __init__(self, viewer: Viewer) -> None:
         self.interval_s: float | None = 1.0 / RESIDENCY_HZ
+        self._viewer = viewer
 
-
-async def _listen(socket: WebSocket, wish: _Wish, viewer: Viewer) -> None:
-    while True:
-        text = await socket.receive_text()
-        with contextlib.suppress(ValidationError):  # what is not understood changes nothing
+    def heed(self, text: str) -> None:
+        """Take what the viewer says; what is not understood changes nothing."""
+        with contextlib.suppress(ValidationError):
             hertz = ResidencyWish.model_validate_json(text).residency_hz
-            wish.interval_s = 1.0 / hertz if hertz > 0 else None
-            viewer.wake()
+            self.interval_s = 1.0 / hertz if hertz > 0 else None
+            self._viewer.wake()
 
 
-async def _drain(socket: WebSocket) -> None:
-    while True:
-        await socket.receive()
+async def _listen(socket: WebSocket, heed: Callable[[str], None]) -> None:
+    """Hand over each text until the viewer leaves, or sends more than anybody needs to."""
+    allowance = Allowance()
+    while (message := await socket.receive())["type"] != "websocket.disconnect":
+        if not allowance.spend():
+            await socket.close(TOO_MANY_MESSAGES, f"more than {allowance.PER_S:g} messages a second")
+            return
+        text = message.get("text")
+        if text is not None:
+            heed(text)
 
 
 async def _send_run(socket: WebSocket, viewer: Viewer, wish: _Wish) -> None:
     next_frame_at = 0.0
-    while True:
+    while not viewer.run_gone:
         while texts := await viewer.texts():
             for text in texts:
                 await socket.send_text(text)
@@ -90,28 +119,30 @@ async def _send_run(socket: WebSocket, viewer: Viewer, wish: _Wish) -> None:
                 next_frame_at = time.monotonic() + wish.interval_s
                 continue
         await viewer.wait(pause)
+    await socket.close(RUN_GONE, "the run was deleted")
 
 
-async def _send_overview(socket: WebSocket, station: Workstation) -> None:
-    sent: dict[str, Run] = {}
+async def _send_overview(socket: WebSocket, station: Workstation, since: datetime | None) -> None:
+    told: dict[str, int] = {}
+
+    async def tell(runs: list[Run], looked_at: datetime) -> None:
+        for run in runs:
+            content = hash(run.model_dump_json())
+            if told.get(run.id) != content:
+                told[run.id] = content
+                await socket.send_text(RunFrame(time=looked_at, run=run).model_dump_json())
+
     with station.hub.overview() as overview:
-        for run in await asyncio.to_thread(station.history.live):
-            sent[run.id] = run
-            await socket.send_text(RunFrame(run=run).model_dump_json())
+        looked_at = datetime.now(UTC)
+        await tell(await asyncio.to_thread(station.history.current, since), looked_at)
         while True:
-            for run_id in await overview.changed():
-                run = await _changed(station.history, run_id, sent)
-                if run is not None:
-                    await socket.send_text(RunFrame(run=run).model_dump_json())
+            changed, looked_at = await overview.changed(), datetime.now(UTC)
+            runs = await asyncio.to_thread(station.history.summaries, sorted(changed))
+            await tell(runs, looked_at)
+            for run_id in changed - {run.id for run in runs}:
+                told.pop(run_id, None)
+                await socket.send_text(RunGone(time=looked_at, id=run_id).model_dump_json())
             await asyncio.sleep(OVERVIEW_INTERVAL_S)
-
-
-async def _changed(history: History, run_id: str, sent: dict[str, Run]) -> Run | None:
-    run = await asyncio.to_thread(history.summary, run_id)
-    if run is None or run == sent.get(run_id):
-        return None
-    sent[run_id] = run
-    return run
 
 
 async def _until_one_ends(*parts: Coroutine[Any, Any, None]) -> None:
@@ -132,6 +163,19 @@ async def _until_one_ends(*parts: Coroutine[Any, Any, None]) -> None:
 def _after(text: str | None) -> int | None:
     if text is None or text == "":
         return None
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal() and len(text) <= _LONGEST_SEQ):
         raise ValueError("after is not a whole number from 0")
     return int(text)
+
+
+def _since(text: str | None) -> datetime | None:
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("since is no time such as 2026-01-31T12:00:00Z") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+_LONGEST_SEQ = 18

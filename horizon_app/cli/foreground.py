@@ -9,7 +9,6 @@ from typing import Any
 
 from horizon_app.cli.run_progress import RunProgress
 from horizon_app.contracts.events import COMMAND_LINE
-from horizon_app.contracts.run_state import LIVE
 from horizon_app.contracts.run_view import Run, RunDetail
 from horizon_app.control.errors import RunNotLive
 from horizon_app.control.process_watch import is_alive, signal_all
@@ -48,7 +47,7 @@ class ForegroundRun:
         run = queue()
         self._run_id = run.id
         self._progress.say(f"run {run.id} ({run.name})")
-        for other in self._station.runs(state=sorted(LIVE)).runs:
+        for other in self._station.queue.holders(run.id):
             self._progress.say(f"it waits for run {other.id} ({other.name}), which is {other.state.value}")
         if self.interrupts:
             self._stop(run.id)

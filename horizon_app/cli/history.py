@@ -1,6 +1,6 @@
 """The history of runs: through the server that runs on the home folder, else straight from its database."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -8,9 +8,11 @@ from urllib.parse import quote
 
 from horizon_app.cli.local_server import find_horizon, server_refusals
 from horizon_app.client import Horizon
+from horizon_app.contracts.comparison import Axis, Comparison
 from horizon_app.contracts.events import COMMAND_LINE
 from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.run_view import CheckpointsAnswer, Freed, QueueAnswer, Run, RunDetail, RunPage
+from horizon_app.control.history_export import ExportFormat
 from horizon_app.settings import AppSettings
 
 if TYPE_CHECKING:
@@ -33,6 +35,15 @@ class RunQuery:
         """The fields that ask for something."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in fields.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompareQuery:
+    """What is compared of runs."""
+
+    keys: Sequence[str] | None = None
+    max_points: int = 500
+    axis: Axis = Axis.STEP
 
 
 class History(Protocol):
@@ -96,6 +107,14 @@ class History(Protocol):
 
     def pin(self, run_id: str, step: int, *, pinned: bool) -> CheckpointsAnswer:
         """Keep a checkpoint from being rotated away, or no longer."""
+        ...
+
+    def compare(self, run_ids: Sequence[str], question: CompareQuery) -> Comparison:
+        """Several runs side by side."""
+        ...
+
+    def export(self, run_id: str, form: ExportFormat) -> Iterator[bytes]:
+        """Everything of a run, as a file of this format."""
         ...
 
 
@@ -174,6 +193,16 @@ class StationHistory:
         """Keep a checkpoint, or no longer."""
         return self._station.pin(run_id, step, pinned=pinned)
 
+    def compare(self, run_ids: Sequence[str], question: CompareQuery) -> Comparison:
+        """Several runs side by side."""
+        return self._station.comparisons.compare(
+            run_ids, question.keys, max_points=question.max_points, axis=question.axis
+        )
+
+    def export(self, run_id: str, form: ExportFormat) -> Iterator[bytes]:
+        """Everything of a run, as a file of this format."""
+        return self._station.exports.export(run_id, form).parts
+
 
 class ServerHistory:
     """The history through the REST API of a running server. Every method raises HorizonError."""
@@ -243,6 +272,17 @@ class ServerHistory:
         """Keep a checkpoint, or no longer."""
         answer = self._call("POST" if pinned else "DELETE", f"{_of(run_id)}/checkpoints/{step}/pin")
         return CheckpointsAnswer.model_validate(answer)
+
+    def compare(self, run_ids: Sequence[str], question: CompareQuery) -> Comparison:
+        """Several runs side by side."""
+        params = {"ids": ",".join(run_ids), "max_points": question.max_points, "x": question.axis.value}
+        if question.keys is not None:
+            params["keys"] = ",".join(question.keys)
+        return Comparison.model_validate(self._call("GET", "/runs/compare", params=params))
+
+    def export(self, run_id: str, form: ExportFormat) -> Iterator[bytes]:
+        """Everything of a run, as a file of this format."""
+        return self._server.calls.transport.parts(f"{_of(run_id)}/export", params={"format": form.value})
 
     def _call(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         return self._server.call(method, path, **request)

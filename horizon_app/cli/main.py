@@ -10,8 +10,12 @@ from horizon_app import __version__
 from horizon_app.cli.archive import archive_run, clone_run, unarchive_run
 from horizon_app.cli.chat import chat
 from horizon_app.cli.checkpoints import list_checkpoints, pin_checkpoint, resume_run, save_checkpoint
+from horizon_app.cli.compare import compare_runs
 from horizon_app.cli.data import data_app
+from horizon_app.cli.database import db_app
+from horizon_app.cli.doctor import doctor
 from horizon_app.cli.example import example
+from horizon_app.cli.export import export_run
 from horizon_app.cli.knobs import set_knobs
 from horizon_app.cli.model import model_app
 from horizon_app.cli.pause import pause_run
@@ -51,6 +55,7 @@ app.command()(serve)
 app.command()(example)
 app.command()(run)
 app.command()(chat)
+app.command()(doctor)
 runs_app.command("pause")(pause_run)
 runs_app.command("resume")(resume_run)
 runs_app.command("set")(set_knobs)
@@ -64,10 +69,13 @@ runs_app.command("unarchive")(unarchive_run)
 runs_app.command("checkpoint")(save_checkpoint)
 runs_app.command("checkpoints")(list_checkpoints)
 runs_app.command("pin")(pin_checkpoint)
+runs_app.command("compare")(compare_runs)
+runs_app.command("export")(export_run)
 runs_app.command("watch")(watch_runs)
 app.add_typer(runs_app, name="runs")
 app.add_typer(model_app, name="model")
 app.add_typer(data_app, name="data")
+app.add_typer(db_app, name="db")
 app.add_typer(token_app, name="token")
 
 

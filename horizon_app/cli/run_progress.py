@@ -12,6 +12,7 @@ from horizon_app.cli.printable import printable
 from horizon_app.cli.quantities import show_metric
 from horizon_app.contracts.events import FactNoted, LogWritten, MetricsRecorded, SampleGenerated, StateChanged
 from horizon_app.contracts.frames import Frame
+from horizon_app.contracts.run_state import RunState
 
 LINE_INTERVAL_S = 10.0
 """Seconds between lines where there is no terminal to draw a bar on."""
@@ -59,6 +60,8 @@ class RunProgress:
             self.say(f"step {frame.step}, sample: {frame.prompt} → {printable(frame.text)}")
         elif isinstance(frame, StateChanged):
             self._bar.update(self._task, description=frame.state.value)
+            if frame.state is RunState.PAUSED:
+                self.say(f"{frame.reason}; `horizon runs resume` lets it go on, Ctrl-C stops it")
         elif isinstance(frame, FactNoted) and frame.kind == "plan":
             self._total = frame.data.get("total_steps")
             self._bar.update(self._task, total=self._total)

@@ -13,12 +13,10 @@ def outcome_of(detail: RunDetail) -> RunOutcome:
     """What the worker said last, under the run's final state; where it vanished, what is known of the run."""
     if detail.outcome is not None:
         return detail.outcome.model_copy(update={"state": detail.state, "reason": detail.reason})
-    seconds = 0.0
-    if detail.started_at is not None and detail.ended_at is not None:
-        seconds = (detail.ended_at - detail.started_at).total_seconds()
     return RunOutcome(
-        state=detail.state, reason=detail.reason, optimizer_steps=detail.step, metrics=detail.metrics, seconds=seconds
-    )
+        state=detail.state, reason=detail.reason, optimizer_steps=detail.step, metrics=detail.metrics,
+        seconds=detail.duration_s or 0.0,
+    )  # fmt: skip
 
 
 def json_body(run_id: str | None, outcome: RunOutcome) -> dict[str, Any]:
@@ -72,7 +70,7 @@ def detail_lines(detail: RunDetail, runs_dir: Path) -> list[str]:
             )
             if key in detail.metrics
         ]
-    started = detail.started_at.astimezone().strftime("%Y-%m-%d %H:%M:%S") if detail.started_at else "not yet"
+    started = detail.started_at.astimezone().strftime("%Y-%m-%d %H:%M:%S %z") if detail.started_at else "not yet"
     return [
         *lines,
         f"  model from   {detail.spec['model']['path']}",

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,20 +20,15 @@ StateOption = Annotated[
     str | None, typer.Option("--state", help="Only runs in this state.", autocompletion=complete_state)
 ]
 TagOption = Annotated[str | None, typer.Option("--tag", help="Only runs with this tag.")]
-TextOption = Annotated[str | None, typer.Option("--q", help="Only runs whose name or notes hold this text.")]
+TextOption = Annotated[str | None, typer.Option("--q", help="A filter: words, field:word, comparisons, and, or, not.")]
 ArchivedOption = Annotated[bool, typer.Option("--archived", help="Only archived runs.")]
 AllOption = Annotated[bool, typer.Option("--all", help="Archived runs too.")]
-SortOption = Annotated[str, typer.Option("--sort", help="Field to sort by; a minus before it sorts downwards.")]
+SortOption = Annotated[
+    str, typer.Option("--sort", help="Field or metric to sort by; a minus before it sorts downwards.")
+]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=500, help="Most runs to list.")]
 CursorOption = Annotated[str | None, typer.Option("--cursor", help="Next page: the last answer's next_cursor.")]
 SaveOption = Annotated[bool, typer.Option("--save/--no-save", help="Whether the model is written before it stops.")]
-ModelOption = Annotated[Path, typer.Option("--model", metavar="DIR", help="The folder to make; must be new or empty.")]
-FormatOption = Annotated[str, typer.Option("--format", help="safetensors or gguf.")]
-DtypeOption = Annotated[
-    str | None, typer.Option("--dtype", help="bf16 (the default), fp16 or fp32; for gguf fp16 (the default) or q8_0.")
-]
-CheckpointOption = Annotated[int | None, typer.Option("--checkpoint", metavar="STEP", help="The newest unless set.")]
-ShardOption = Annotated[str, typer.Option("--shard-size", help="Largest safetensors file, for example 2GiB.")]
 PinnedOption = Annotated[bool, typer.Option("--pinned", help="Even where checkpoints of it are pinned.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -122,39 +116,6 @@ def delete_run(
         sys.stdout.write(f"{run_id} deleted, {show_bytes(freed.freed_bytes)} freed\n")
     if freed.left_bytes:
         say(f"{show_bytes(freed.left_bytes)} could not be removed and stay in {freed.left_in}")
-
-
-@runs_app.command("export")
-def export_run(
-    run_id: RunArgument,
-    model: ModelOption,
-    format: FormatOption = "safetensors",
-    dtype: DtypeOption = None,
-    checkpoint: CheckpointOption = None,
-    shard_size: ShardOption = "4GiB",
-    as_json: JsonOption = False,
-    home: HomeOption = None,
-) -> None:
-    """Write a run's model into a folder that others can load; read back and loaded before it appears.
-
-    Exit code: 0 written and checked, 1 refused or failed, 2 asked wrongly; the folder is then as it was.
-    """
-    from horizon_app.cli.history import open_history
-    from horizon_app.cli.model_export import asked_export, export_lines
-    from horizon_app.control.exports import export_model
-    from horizon_app.control.paths import rules_for_user
-    from horizon_app.control.run_models import saved_model
-
-    with exit_codes():
-        asked = asked_export(model, format=format, dtype=dtype, checkpoint=checkpoint, shard_size=shard_size)
-        settings = make_settings(home=home)
-        with open_history(settings) as history:
-            saved = saved_model(history.show(run_id), settings.runs_dir, checkpoint)
-        done = export_model(saved, asked, rules_for_user(Path.cwd()), say)
-    if as_json:
-        print_json(done.model_dump(mode="json", exclude={"type"}))
-    else:
-        sys.stdout.write("\n".join(export_lines(done)) + "\n")
 
 
 def _state(word: str | None) -> Any:

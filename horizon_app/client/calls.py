@@ -54,6 +54,14 @@ class Calls:
         """Let a run that is held take its place in the queue."""
         return read_as(Run, self._post(run_id, "start"))
 
+    def hold(self, run_id: str) -> Run:
+        """Keep a queued run from starting."""
+        return read_as(Run, self._post(run_id, "hold"))
+
+    def move(self, run_id: str, place: Mapping[str, Any]) -> Run:
+        """Give a queued run another place: `before` another run (None: behind all), or a `position`."""
+        return read_as(Run, self._post(run_id, "move", place))
+
     def pause(self, run_id: str) -> Run:
         """Have a run wait after its next optimizer step."""
         return read_as(Run, self._post(run_id, "pause"))
@@ -84,9 +92,10 @@ class Calls:
         """Put an ended run out of the history's list, or back into it."""
         return read_as(Run, self._post(run_id, "archive" if archived else "unarchive"))
 
-    def delete(self, run_id: str) -> int:
-        """Delete a run that has ended; gives the bytes freed."""
-        return read_as(Freed, self.transport.call("DELETE", of_run(run_id))).freed_bytes
+    def delete(self, run_id: str, *, pinned_too: bool = False) -> Freed:
+        """Delete a run that is not live; unless `pinned_too`, only where none of its checkpoints is pinned."""
+        params = {"pinned": "delete"} if pinned_too else {}
+        return read_as(Freed, self.transport.call("DELETE", of_run(run_id), params=params))
 
     def set_knobs(self, run_id: str, knobs: Mapping[str, Any], *, version: int | None = None) -> dict[str, Any]:
         """Change knobs of a live run; with a version only where nobody has changed them since."""

@@ -128,6 +128,14 @@ class Run:
         """Let a run that is held take its place in the queue."""
         return self._take(self._calls.start(self.id))
 
+    def hold(self) -> Self:
+        """Keep the queued run from starting; it keeps its place."""
+        return self._take(self._calls.hold(self.id))
+
+    def move(self, position: int | None = None) -> Self:
+        """Give the queued run another place in the queue of its device, from 1; without one it goes behind all."""
+        return self._take(self._calls.move(self.id, {"before": None} if position is None else {"position": position}))
+
     def pause(self) -> Self:
         """Have the run wait after its next optimizer step."""
         return self._take(self._calls.pause(self.id))
@@ -156,9 +164,9 @@ class Run:
         """Take the run back into the history's list."""
         return self._take(self._calls.archive(self.id, archived=False))
 
-    def delete(self) -> int:
-        """Delete the ended run with its checkpoints; gives the bytes freed."""
-        return self._calls.delete(self.id)
+    def delete(self, *, pinned: bool = False) -> int:
+        """Delete the run with its checkpoints; gives the bytes freed. `pinned` deletes pinned checkpoints too."""
+        return self._calls.delete(self.id, pinned_too=pinned).freed_bytes
 
     def logs(
         self, *, after: int | None = None, q: str | None = None, level: str | None = None, limit: int = 500

@@ -3,7 +3,7 @@
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -90,17 +90,22 @@ class Transport:
         """Write the body of an answer to a new file, piece by piece. Raises HorizonError, FileExistsError, OSError."""
         with target.open("xb") as file:
             try:
-                with self._http.stream("GET", path, params=dict(params), timeout=self.timeout_s) as answer:
-                    if answer.is_error:
-                        answer.read()
-                        raise error_of(answer)
-                    for part in answer.iter_bytes():
-                        file.write(part)
-            except BaseException as error:
+                for part in self.parts(path, params=params):
+                    file.write(part)
+            except BaseException:
                 target.unlink()  # half a file looks like a whole one
-                if isinstance(error, httpx.TransportError):
-                    raise self._unreachable(error, repeatable=True) from error
                 raise
+
+    def parts(self, path: str, *, params: Mapping[str, Any]) -> Generator[bytes]:
+        """The body of an answer, piece by piece. Raises HorizonError."""
+        try:
+            with self._http.stream("GET", path, params=dict(params), timeout=self.timeout_s) as answer:
+                if answer.is_error:
+                    answer.read()
+                    raise error_of(answer)
+                yield from answer.iter_bytes()
+        except httpx.TransportError as error:
+            raise self._unreachable(error, repeatable=True) from error
 
     def close(self) -> None:
         """Close the connections."""

@@ -85,7 +85,18 @@ class RunFrame(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     type: Literal["run"] = "run"
+    time: datetime = Field(description="the server's clock; as `since`, it brings what changed after it")
     run: Run
+
+
+class RunGone(BaseModel):
+    """A frame of the stream over all runs: one that was deleted."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: Literal["gone"] = "gone"
+    time: datetime
+    id: str
 
 
 class ResidencyWish(BaseModel):

@@ -35,6 +35,9 @@ class Run(_View):
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    duration_s: float | None = Field(
+        default=None, description="seconds that it has had a worker, over all its lives, on a clock that nobody sets"
+    )
     device: str | None
     model: ModelSummary
     step: int = Field(description="optimizer steps done")
@@ -73,6 +76,19 @@ class CheckpointsAnswer(_View):
     checkpoints: list[Checkpoint]
 
 
+class Segment(_View):
+    """One worker's part of a run, from its start or a resumption to its end."""
+
+    number: int = Field(description="counted from 1")
+    started_at: datetime
+    ended_at: datetime | None
+    first_step: int | None = Field(description="first optimizer step it did; null while none is known")
+    last_step: int | None = Field(description="last optimizer step it did; null while it runs, and where it did none")
+    void_after: int | None = Field(description="a later segment did the steps behind this one again; null: none did")
+    state: RunState | None = Field(description="how it ended; null while it runs")
+    reason: str
+
+
 class RunDetail(Run):
     """One run with all that is known of it."""
 
@@ -84,6 +100,7 @@ class RunDetail(Run):
     plan: dict[str, Any] | None = Field(description="data of the plan event: resolved values, bytes per tier")
     layout_ready: bool = Field(description="whether the residency map can be asked for")
     outcome: RunOutcome | None
+    segments: list[Segment] = Field(default_factory=list[Segment], description="what each of its workers did, in order")
     checkpoints: list[Checkpoint]
 
 
@@ -125,12 +142,23 @@ class Series(_View):
     y: list[float | None] = Field(description="values; null where not finite")
 
 
+class SupersededSeries(_View):
+    """What a segment measured of steps that a later one did again."""
+
+    segment: int
+    series: dict[str, Series]
+
+
 class SeriesAnswer(_View):
     """Metrics of a run, thinned to minimum, maximum and last of each bucket."""
 
     series: dict[str, Series]
     nonfinite: dict[str, list[tuple[int, Literal["nan", "inf", "-inf"]]]] = Field(
         description="steps at which a metric was not finite, and how"
+    )
+    superseded: list[SupersededSeries] = Field(
+        default_factory=list[SupersededSeries],
+        description="where asked for: what was measured before it was done again",
     )
 
 
@@ -154,6 +182,11 @@ class LogAnswer(_View):
     """Log lines of a run."""
 
     lines: list[LogLine]
+    scanned_to: int | None = Field(
+        default=None,
+        description="place up to which the log was looked through: go on from it with `after` (with `before`, where "
+        "`after` was left out); null where there is nothing further to look at",
+    )
     last_seq: int = Field(
         description="place of the newest event of the run; ask again with `after` set to the last line's"
     )

@@ -58,7 +58,9 @@ class Deletion:
             if not settled:
                 _remove(aside)
             raise
-        return _remove(aside)
+        freed = _remove(aside)
+        _log.info("run %s was deleted, %d bytes freed", run_id, freed.freed_bytes)
+        return freed
 
     def tidy(self) -> None:
         """Finish or undo the deletions that a crash has interrupted."""

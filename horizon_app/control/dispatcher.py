@@ -7,15 +7,22 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from horizon_app.control.hub import Hub
+from horizon_app.control.last_worker import living_worker
 from horizon_app.control.launcher import Launcher
+from horizon_app.control.run_folder import RunFolder
 from horizon_app.control.scheduler import start_next
 from horizon_app.control.supervisor import TICK_S, Supervisor
+from horizon_app.logs import about_run
 from horizon_app.settings import AppSettings
 from horizon_app.store.database import Database
+from horizon_app.store.errors import DatabaseBusy
+from horizon_app.store.queue import lately_ended
 from horizon_app.store.runs import StoredRun, changed_since, live_runs
 
 _log = logging.getLogger(__name__)
 ROUND_S = 1.0
+_LATELY = 100
+"""How many of the runs that ended last are looked at for a worker that has not gone."""
 _CLOCK_SLACK = timedelta(seconds=2)
 
 
@@ -48,10 +55,14 @@ class Dispatcher:
 
     async def run(self, *, only: str | None = None, may_start: Callable[[], bool] = lambda: True) -> None:
         """Until cancelled. `only` is the one run that may be started here; `may_start` is asked before each start."""
+        closing = await asyncio.to_thread(self._closing)
         try:
+            self._attach(closing)
             while True:
                 try:
                     await self._round(only, may_start)
+                except DatabaseBusy as busy:
+                    _log.warning("the queue waits: %s", busy)
                 # Like a supervisor's task: trouble of one round is logged whole, and the next one tries again.
                 except Exception:  # noqa: BLE001
                     _log.exception("a round of the dispatcher failed")
@@ -76,7 +87,8 @@ class Dispatcher:
         for run in runs:
             if run.id in self._watches:
                 continue
-            task = asyncio.create_task(self._supervisor(run).watch(), name=f"supervisor {run.id}")
+            with about_run(run.id):
+                task = asyncio.create_task(self._supervisor(run).watch(), name=f"supervisor {run.id}")
             self._watches[run.id] = run, task
             task.add_done_callback(lambda _, run_id=run.id: self._detach(run_id))
 
@@ -96,6 +108,12 @@ class Dispatcher:
     def _live(self) -> list[StoredRun]:
         with self._database.read() as tx:
             return live_runs(tx)
+
+    def _closing(self) -> list[StoredRun]:
+        """Runs that ended while nobody watched and whose workers have not gone: they hold their devices still."""
+        with self._database.read() as tx:
+            ended = lately_ended(tx, _LATELY)
+        return [run for run in ended if living_worker(run, RunFolder(self._settings.runs_dir, run.id)) is not None]
 
     def _changed(self) -> list[str]:
         since, self._looked_at = self._looked_at - _CLOCK_SLACK, datetime.now(UTC)

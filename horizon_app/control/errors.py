@@ -19,6 +19,14 @@ class RunNotFound(ControlError):
         super().__init__(f"there is no run {run_id[:60]!r}")
 
 
+class RunsNotFound(RunNotFound):
+    """Of several runs that were named, these are not there."""
+
+    def __init__(self, run_ids: Sequence[str]) -> None:
+        named = ", ".join(repr(run_id[:60]) for run_id in run_ids)
+        ControlError.__init__(self, f"there {'is no run' if len(run_ids) == 1 else 'are no runs'} {named}")
+
+
 class IllegalTransition(ControlError):
     """A run can't go from its state to the one asked for."""
 
@@ -147,9 +155,9 @@ class TextNotWritten(ControlError):
 class BadQuery(ControlError):
     """A filter, a sorting or a cursor of a list makes no sense."""
 
-    def __init__(self, *, field: str, message: str) -> None:
-        self.field = field
-        super().__init__(message)
+    def __init__(self, *, field: str, message: str, fix: str = "") -> None:
+        self.field, self.message, self.fix = field, message, fix
+        super().__init__(f"{message}; {fix}" if fix else message)
 
 
 class ServerRunning(ControlError):
@@ -168,6 +176,14 @@ class PortTaken(ControlError):
         self.host, self.port, self.holder = host, port, holder
         by = f" by {holder}" if holder else ""
         super().__init__(f"port {port} on {host} is in use{by}; stop that, or choose another with --port")
+
+
+class CannotListen(ControlError):
+    """The server can't bind its address."""
+
+    def __init__(self, *, host: str, port: int, cause: str) -> None:
+        self.host, self.port = host, port
+        super().__init__(f"can't listen on {host[:80]}, port {port}: {cause}")
 
 
 class DataRefused(ControlError):

@@ -2,11 +2,14 @@
 
 import base64
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
+from horizon_app.contracts.filter_parse import parse_filter
 from horizon_app.contracts.frames import FRAME, Frame
 from horizon_app.contracts.residency import BlockLayout
+from horizon_app.contracts.run_filter import FilterRefused
 from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.run_view import (
     CheckpointsAnswer,
@@ -16,21 +19,24 @@ from horizon_app.contracts.run_view import (
     Run,
     RunDetail,
     RunPage,
-    Series,
     SeriesAnswer,
+    SupersededSeries,
 )
 from horizon_app.control.checkpoints import list_checkpoints
 from horizon_app.control.errors import BadQuery, NothingRecorded, RunNotFound
 from horizon_app.control.run_folder import RunFolder
-from horizon_app.control.views import detail_view, run_views
+from horizon_app.control.views import detail_view, run_views, series_views
 from horizon_app.settings import AppSettings
 from horizon_app.store.checkpoints import checkpoints_of
 from horizon_app.store.database import Database, Transaction
-from horizon_app.store.events import event_at, events_after, log_lines
+from horizon_app.store.events import LogFilter, event_at, events_after, log_lines
 from horizon_app.store.metrics import metric_keys, series
-from horizon_app.store.run_list import SORT_KEYS, BadCursor, RunFilter, list_runs
-from horizon_app.store.runs import StoredRun, get_order, get_run, live_runs
+from horizon_app.store.run_list import SORT_KEYS, BadCursor, RunFilter, is_sort_key, list_runs
+from horizon_app.store.runs import StoredRun, changed_since, get_order, get_run, get_runs, live_runs
+from horizon_app.store.segments import segments_of, superseded_series
 
+_COMMIT_SLACK = timedelta(seconds=5)
+"""How long after its time a change may come to be seen."""
 TIMELINE_TYPES = ("state", "event", "checkpoint", "sample", "knobs")
 """What a run's timeline shows: everything but metrics and log lines."""
 
@@ -47,7 +53,7 @@ class History:
         *,
         states: Sequence[RunState] = (),
         tag: str | None = None,
-        text: str | None = None,
+        q: str | None = None,
         archived: Literal["false", "true", "all"] = "false",
         sort: str = "-created_at",
         limit: int = 50,
@@ -55,12 +61,19 @@ class History:
     ) -> RunPage:
         """A page of the history. Raises BadQuery."""
         key = sort.removeprefix("-")
-        if key not in SORT_KEYS:
-            raise BadQuery(field="sort", message=f"{key[:40]!r} is no sort key; there are {', '.join(SORT_KEYS)}")
+        if not is_sort_key(key):
+            keys = f"there are {', '.join(SORT_KEYS)}, and metrics such as eval/loss"
+            raise BadQuery(field="sort", message=f"{key[:40]!r} is no sort key; {keys}")
+        if tag is not None and "\0" in tag:
+            raise BadQuery(field="tag", message="holds a NUL character", fix="leave it out")
+        try:
+            matching = None if q is None else parse_filter(q)
+        except FilterRefused as error:
+            raise BadQuery(field="q", message=error.message, fix=error.fix) from error
         which = RunFilter(
             states=tuple(states),
             tag=tag,
-            text=text,
+            matching=matching,
             sort=key,
             descending=sort.startswith("-"),
             archived=None if archived == "all" else archived == "true",
@@ -80,7 +93,8 @@ class History:
             if run is None or order is None:
                 raise RunNotFound(run_id)
             recorded, (summary,) = checkpoints_of(tx, run_id), run_views(tx, [run])
-        return detail_view(summary, run, order, list_checkpoints(self._folder(run_id), run_id, recorded))
+            parts = segments_of(tx, run_id)
+        return detail_view(summary, run, order, list_checkpoints(self._folder(run_id), run_id, recorded), parts)
 
     def checkpoints(self, run_id: str) -> CheckpointsAnswer:
         """The checkpoints of a run, whole ones and broken ones. Raises RunNotFound."""
@@ -100,6 +114,19 @@ class History:
         with self._database.read() as tx:
             return run_views(tx, live_runs(tx))
 
+    def current(self, since: datetime | None) -> list[Run]:
+        """Runs that may have a worker, and those that changed since a moment."""
+        with self._database.read() as tx:
+            live = live_runs(tx)
+            changed = [] if since is None else changed_since(tx, since - _COMMIT_SLACK)
+            known = {run.id for run in live}
+            return run_views(tx, [*live, *get_runs(tx, [run_id for run_id in changed if run_id not in known])])
+
+    def summaries(self, run_ids: Sequence[str]) -> list[Run]:
+        """These runs as the history lists them; those that are gone are left out."""
+        with self._database.read() as tx:
+            return run_views(tx, get_runs(tx, run_ids))
+
     def series(
         self,
         run_id: str,
@@ -108,18 +135,19 @@ class History:
         first: int | None = None,
         last: int | None = None,
         max_points: int = 1000,
+        superseded: bool = False,
     ) -> SeriesAnswer:
-        """Metrics of a run, all of them where none is named. Raises RunNotFound."""
+        """Metrics of a run, all of them where none is named; what was done again only if asked. Raises RunNotFound."""
         with self._database.read() as tx:
             self._get(tx, run_id)
             wanted = metric_keys(tx, run_id) if keys is None else list(dict.fromkeys(keys))
             found = series(tx, run_id, wanted, first=first, last=last, max_points=max_points)
-        shown = {
-            key: Series(x=[step for step, _ in one.points], y=[value for _, value in one.points])
-            for key, one in found.items()
-        }
+            past = {}
+            if superseded:
+                past = superseded_series(tx, run_id, keys, first=first, last=last, max_points=max_points)
         flags: dict[str, Any] = {key: one.nonfinite for key, one in found.items() if one.nonfinite}
-        return SeriesAnswer(series=shown, nonfinite=flags)
+        again = [SupersededSeries(segment=number, series=series_views(one)) for number, one in past.items()]
+        return SeriesAnswer(series=series_views(found), nonfinite=flags, superseded=again)
 
     def events(
         self, run_id: str, *, after: int = 0, limit: int = 500, types: Sequence[str] | None = TIMELINE_TYPES
@@ -135,15 +163,18 @@ class History:
         run_id: str,
         *,
         after: int | None = None,
+        before: int | None = None,
         text: str | None = None,
         level: str | None = None,
         limit: int = 500,
     ) -> LogAnswer:
-        """Log lines behind a place, or the newest where none is named. Raises RunNotFound."""
+        """Log lines behind a place, or the newest (before a place) where none is named. Raises RunNotFound."""
         with self._database.read() as tx:
             run = self._get(tx, run_id)
-            found = log_lines(tx, run_id, after=after, text=text, level=level, limit=limit)
-        return LogAnswer(lines=[LogLine.model_validate(line) for line in found], last_seq=run.last_seq)
+            which = LogFilter(after=after, before=before, text=text, level=level)
+            page = log_lines(tx, run_id, which, limit=limit)
+        lines = [LogLine.model_validate(line) for line in page.lines]
+        return LogAnswer(lines=lines, scanned_to=page.scanned_to, last_seq=run.last_seq)
 
     def residency(self, run_id: str, step: int | None = None) -> ResidencyAnswer:
         """The residency map at the end of a step, or now. Raises RunNotFound, NothingRecorded."""

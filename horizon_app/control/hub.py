@@ -10,13 +10,20 @@ from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 
 from horizon_app.store.database import Database, dump_json
 from horizon_app.store.events import events_after
 from horizon_app.store.runs import last_seqs
 
 RING_FRAMES = 2000
-READ_FRAMES = 500
+RING_CHARS = 8 << 20
+"""The newest frames of a run that are kept at hand, whatever comes first."""
+READ_FRAMES = 200
+READ_CHARS = 1 << 20
+"""What one viewer holds at most while it sends, but for a frame that is larger."""
+REPLAYS_AT_ONCE = 2
+"""Viewers that read from the database at the same time: who has fallen far behind must not hold the supervisors up."""
 
 
 @dataclass
@@ -24,11 +31,29 @@ class _Channel:
     """One run that somebody looks at."""
 
     last_seq: int
-    ring: deque[tuple[int, str]] = field(default_factory=lambda: deque[tuple[int, str]](maxlen=RING_FRAMES))
+    ring: deque[tuple[int, str]] = field(default_factory=deque[tuple[int, str]])
+    """The newest frames, with no place left out."""
+    ring_chars: int = 0
+    gone: bool = False
     frame: bytes = b""
     frame_number: int = 0
     viewers: set["Viewer"] = field(default_factory=set["Viewer"])
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def push(self, found: list[tuple[int, str]]) -> None:
+        """Keep the next frames, and forget the oldest for them."""
+        self.ring.extend(found)
+        self.ring_chars += sum(len(text) for _, text in found)
+        while len(self.ring) > RING_FRAMES or (self.ring_chars > RING_CHARS and len(self.ring) > 1):
+            self.ring_chars -= len(self.ring.popleft()[1])
+        self.last_seq = found[-1][0]
+
+    def newest(self, after: int) -> list[tuple[int, str]] | None:
+        """What follows a place; None where the ring begins behind it."""
+        if not self.ring or self.ring[0][0] > after + 1:
+            return None
+        wanted = list(islice(reversed(self.ring), self.last_seq - after))  # from the near end: most ask for the last
+        return wanted[::-1]
 
 
 class Viewer:
@@ -47,13 +72,18 @@ class Viewer:
         channel = self._channel
         if self.cursor >= channel.last_seq:
             return []
-        if channel.ring and channel.ring[0][0] <= self.cursor + 1:
-            found = [entry for entry in channel.ring if entry[0] > self.cursor][:READ_FRAMES]
-        else:
-            found = await asyncio.to_thread(self._hub.read, self._run_id, self.cursor)
+        found = channel.newest(self.cursor)
+        if found is None:
+            found = await self._hub.replay(self._run_id, self.cursor)
+        found = _up_to(found, READ_CHARS)
         if found:
             self.cursor = found[-1][0]
         return [text for _, text in found]
+
+    @property
+    def run_gone(self) -> bool:
+        """Whether the run was deleted: nothing comes any more."""
+        return self._channel.gone
 
     def has_frame(self) -> bool:
         """Whether there is a residency frame that this viewer has not had."""
@@ -105,12 +135,23 @@ class Hub:
         self._database = database
         self._channels: dict[str, _Channel] = {}
         self._overviews: set[Overview] = set()
+        self._replays = asyncio.Semaphore(REPLAYS_AT_ONCE)
+
+    @property
+    def num_viewers(self) -> int:
+        """Streams that are open now; for any thread."""
+        return sum(len(channel.viewers) for channel in list(self._channels.values())) + len(self._overviews)
 
     def read(self, run_id: str, after: int) -> list[tuple[int, str]]:
         """Text frames from the database, with their places; for any thread."""
         with self._database.read() as tx:
             frames = events_after(tx, run_id, after, limit=READ_FRAMES)
         return [(frame["seq"], dump_json(frame)) for frame in frames]
+
+    async def replay(self, run_id: str, after: int) -> list[tuple[int, str]]:
+        """The same, one after the other where many ask at once."""
+        async with self._replays:
+            return await asyncio.to_thread(self.read, run_id, after)
 
     @contextmanager
     def view(self, run_id: str, *, after: int, last_seq: int) -> Generator[Viewer]:
@@ -122,8 +163,8 @@ class Hub:
             yield viewer
         finally:
             channel.viewers.discard(viewer)
-            if not channel.viewers:
-                self._channels.pop(run_id, None)
+            if not channel.viewers and self._channels.get(run_id) is channel:
+                del self._channels[run_id]
 
     @contextmanager
     def overview(self) -> Generator[Overview]:
@@ -143,8 +184,7 @@ class Hub:
             return
         async with channel.busy:
             while found := await asyncio.to_thread(self.read, run_id, channel.last_seq):
-                channel.ring.extend(found)
-                channel.last_seq = found[-1][0]
+                channel.push(found)
         for viewer in channel.viewers:
             viewer.wake()
 
@@ -152,6 +192,15 @@ class Hub:
         """Tell those who look at all runs that this one may have changed."""
         for overview in self._overviews:
             overview.mark(run_id)
+
+    def forget(self, run_id: str) -> None:
+        """The run was deleted: send its viewers away, and tell those who look at all runs."""
+        self.mark(run_id)
+        channel = self._channels.pop(run_id, None)
+        if channel is not None:
+            channel.gone = True
+            for viewer in channel.viewers:
+                viewer.wake()
 
     async def refresh_watched(self) -> None:
         """Take what other processes have written about the runs that somebody looks at."""
@@ -180,3 +229,13 @@ class Hub:
     def _newest(self, run_ids: list[str]) -> dict[str, int]:
         with self._database.read() as tx:
             return last_seqs(tx, run_ids)
+
+
+def _up_to(found: list[tuple[int, str]], most_chars: int) -> list[tuple[int, str]]:
+    """The first frames that together have `most_chars`, and one in any case."""
+    chars = 0
+    for number, (_, text) in enumerate(found):
+        chars += len(text)
+        if chars > most_chars and number > 0:
+            return found[:number]
+    return found

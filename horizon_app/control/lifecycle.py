@@ -1,15 +1,22 @@
 """The only writer of a run's state: compare-and-set along the table of transitions, and an event a change."""
 
+import logging
 from datetime import UTC, datetime
 
 from horizon_app.contracts.events import Event, StateChanged
 from horizon_app.contracts.run_state import ENDED, TRANSITIONS, RunState, is_legal
 from horizon_app.control.errors import IllegalTransition, RunNotFound
+from horizon_app.control.process_watch import boot_id
+from horizon_app.control.run_clock import duration_s, since_boot_s
+from horizon_app.logs import fields
 from horizon_app.store.database import Transaction
 from horizon_app.store.events import NewEvent, append_events
 from horizon_app.store.knobs import lapse_changes
 from horizon_app.store.queue import rank_behind, touch_queue
 from horizon_app.store.runs import NewRun, StoredRun, get_run, insert_run, set_state, update_run
+from horizon_app.store.segments import close_segment, open_segment
+
+_log = logging.getLogger(__name__)
 
 
 def create_run(tx: Transaction, run: NewRun, *, who: str) -> None:
@@ -49,16 +56,22 @@ def enter_state(tx: Transaction, run: StoredRun, event: StateChanged) -> None:
         raise IllegalTransition(run_id=run.id, old=run.state, new=event.state)
     if RunState.QUEUED in (run.state, event.state):
         touch_queue(tx, run.queue_device)  # the others move up or down
-    times: dict[str, datetime | None] = {}
+    times: dict[str, object] = {}
     if event.state is RunState.STARTING:
-        times["started_at"] = event.time
+        times |= {"started_at": event.time, "started_clock": since_boot_s(), "boot_id": boot_id()}
     if event.state is RunState.STOPPING:
         times["stop_asked_at"] = event.time
     if event.state in ENDED:
-        times["ended_at"] = event.time
+        times |= {"ended_at": event.time, "ran_s": duration_s(run, until=event.time) or 0.0}
         lapse_changes(tx, run.id, f"the run was {event.state.value} before it came to it")
     if event.state is RunState.QUEUED:  # again
         times |= {"ended_at": None, "stop_asked_at": None, "cause": None, "exit_status": None}
     came_from = [state for state, targets in TRANSITIONS.items() if event.state in targets]
     if not set_state(tx, run.id, came_from, event.state, event.reason, **times):
         raise IllegalTransition(run_id=run.id, old=run.state, new=event.state)
+    if event.state is RunState.STARTING:
+        open_segment(tx, run.id, run.segment + 1, event.time)
+    if event.state in ENDED:
+        close_segment(tx, run.id, event.state, event.reason, at=event.time, step=run.step)
+    words = f"{run.state.value} -> {event.state.value}{f': {event.reason}' if event.reason else ''}"
+    _log.info(words, extra=fields(run_id=run.id, who=event.who))

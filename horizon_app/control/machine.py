@@ -59,7 +59,7 @@ class Machine:
             except self._nvml.NVMLError:
                 return DeviceUse(kind="cuda", name="CUDA card", memory_total=0, memory_used=None)
         used = host.memory_total - host.memory_available
-        return DeviceUse(kind="cpu", name=_processor_name(), memory_total=host.memory_total, memory_used=used)
+        return DeviceUse(kind="cpu", name=processor_name(), memory_total=host.memory_total, memory_used=used)
 
 
 def _open_nvml() -> Any:
@@ -72,7 +72,8 @@ def _open_nvml() -> Any:
     return pynvml
 
 
-def _processor_name() -> str:
+def processor_name() -> str:
+    """The processor's own name for itself."""
     for line in _read(Path("/proc/cpuinfo")).splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

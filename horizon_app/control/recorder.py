@@ -1,6 +1,7 @@
 """From journal lines to rows: one transaction a batch, every line once, whoever else records the same journal."""
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -28,8 +29,9 @@ from horizon_app.store.checkpoints import forget_checkpoint, record_checkpoint
 from horizon_app.store.database import Database, Transaction
 from horizon_app.store.events import NewEvent, append_events
 from horizon_app.store.knobs import answer_change
-from horizon_app.store.metrics import forget_metrics, record_metrics
+from horizon_app.store.metrics import record_metrics
 from horizon_app.store.runs import StoredRun, get_run, update_run
+from horizon_app.store.segments import go_back
 
 _log = logging.getLogger(__name__)
 _SHOWN = 300
@@ -113,7 +115,7 @@ class _Fold:
 
     def _state(self, event: StateChanged) -> Event:
         try:
-            enter_state(self.tx, self.run, event)
+            enter_state(self.tx, replace(self.run, step=self.changes.get("step", self.run.step)), event)
         except IllegalTransition as error:
             # For example `running` from a worker that was asked to stop a moment before.
             text = f"the worker says {event.state.value} while the run is {error.old.value}: ignored"
@@ -130,6 +132,8 @@ class _Fold:
             self.changes["loss"] = loss
             before = self.changes.get("sparkline", self.run.sparkline)
             self.changes["sparkline"] = sparkline.add_point(before, event.step, loss)
+        if "eval/loss" in event.values:
+            self.changes["eval_loss"] = event.values["eval/loss"]
 
     def _knob(self, event: KnobChanged) -> None:
         answer_change(self.tx, self.run.id, event)
@@ -154,8 +158,9 @@ class _Fold:
 
     def _go_back(self, step: int) -> None:
         """The run goes on from an earlier step: what was measured behind it will be measured again, or never was."""
-        self.metrics = [event for event in self.metrics if event.step <= step]
-        forget_metrics(self.tx, self.run.id, after=step)
+        record_metrics(self.tx, self.run.id, self.metrics)
+        self.metrics.clear()
+        go_back(self.tx, self.run.id, step=step)
         self.changes["step"] = step
         self.changes["sparkline"] = sparkline.up_to(self.changes.get("sparkline", self.run.sparkline), step)
 
@@ -181,8 +186,8 @@ def _parse(line: bytes, number: int) -> Event:
 def _finite(event: MetricsRecorded) -> MetricsRecorded:
     """A worker should have moved NaN and infinities to `nonfinite`; whatever it did, none gets past here."""
     known = {key: value for key, value in event.values.items() if value is not None}
-    clean = metrics_event(event.step, known)
-    if not clean.nonfinite:
+    if all(map(math.isfinite, known.values())):
         return event
+    clean = metrics_event(event.step, known)
     values = {**event.values, **clean.values}
     return event.model_copy(update={"values": values, "nonfinite": {**event.nonfinite, **clean.nonfinite}})

@@ -1,6 +1,5 @@
 """A queue per device: its head starts when nothing holds the device, whichever processes look at the database."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 from horizon_app.contracts.events import SERVER
@@ -40,16 +39,19 @@ def start_next(
     return run.id
 
 
+def may_run_beside(run: StoredRun, other: StoredRun) -> bool:
+    """Whether a run may start while another one is live: on another device, or where both say that they share."""
+    return run.queue_device != other.queue_device or (run.share_device and other.share_device)
+
+
 def _next(tx: Transaction, only: str | None, lingering: Sequence[StoredRun]) -> StoredRun | None:
     """The head of the first queue whose device it may have; nobody overtakes a head that has to wait."""
-    holders: dict[str, list[StoredRun]] = defaultdict(list)
-    for run in {run.id: run for run in (*lingering, *live_runs(tx))}.values():
-        holders[run.queue_device].append(run)
+    holders = [*lingering, *live_runs(tx)]
     heads: dict[str, StoredRun] = {}
     for run in queued_runs(tx):
         if only == run.id or (only is None and not run.held):
             heads.setdefault(run.queue_device, run)
     for run in heads.values():
-        if not run.held and all(run.share_device and other.share_device for other in holders[run.queue_device]):
+        if not run.held and all(may_run_beside(run, other) for other in holders):
             return run
     return None

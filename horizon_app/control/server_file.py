@@ -10,6 +10,8 @@ from typing import Self
 
 from horizon_app.control.errors import ServerRunning
 
+_FILE = "server.json"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerInfo:
@@ -25,7 +27,7 @@ class ServerClaim:
 
     def __init__(self, home: Path, host: str, port: int) -> None:
         """Take the lock and write server.json. Raises ServerRunning where another process has it."""
-        self._path = home / "server.json"
+        self._path = home / _FILE
         self._fd = os.open(home / "server.lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -41,7 +43,7 @@ class ServerClaim:
 
     def release(self) -> None:
         """Remove server.json and give the lock back."""
-        self._path.unlink(missing_ok=True)
+        forget_server(self._path.parent)
         os.close(self._fd)
 
     def __enter__(self) -> Self:
@@ -53,6 +55,11 @@ class ServerClaim:
         self.release()
 
 
+def forget_server(home: Path) -> None:
+    """Remove server.json. For the process that holds the lock."""
+    (home / _FILE).unlink(missing_ok=True)
+
+
 def find_server(home: Path) -> ServerInfo | None:
     """The server that runs on a home folder now; a file that a killed server left behind does not count."""
     try:
@@ -62,7 +69,7 @@ def find_server(home: Path) -> ServerInfo | None:
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        return _read(home / "server.json")
+        return _read(home / _FILE)
     finally:
         os.close(fd)
     return None

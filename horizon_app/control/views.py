@@ -1,22 +1,27 @@
 """From stored rows to what is shown."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from horizon_app.contracts.events import RunOutcome
 from horizon_app.contracts.run_state import RESUMABLE, Cause, RunState
-from horizon_app.contracts.run_view import Checkpoint, ModelSummary, Run, RunDetail
+from horizon_app.contracts.run_view import Checkpoint, ModelSummary, Run, RunDetail, Segment, Series
 from horizon_app.control import sparkline
 from horizon_app.control.knob_values import values_in_force
+from horizon_app.control.run_clock import duration_s
 from horizon_app.store.database import Transaction
+from horizon_app.store.metrics import StoredSeries
 from horizon_app.store.queue import queue_positions
 from horizon_app.store.runs import StoredOrder, StoredRun
+from horizon_app.store.segments import StoredSegment
 
 
 def run_view(run: StoredRun, queue_position: int | None = None) -> Run:
     """A run as the history lists it; its place in the queue is of interest where it waits."""
     return Run(
         id=run.id, name=run.name, tags=run.tags, notes=run.notes, state=run.state, reason=run.reason,
-        created_at=run.created_at, started_at=run.started_at, ended_at=run.ended_at, device=run.device,
+        created_at=run.created_at, started_at=run.started_at, ended_at=run.ended_at, duration_s=duration_s(run),
+        device=run.device,
         model=ModelSummary(name=run.model_name, architecture=run.architecture, parameters=run.parameters),
         step=run.step, total_steps=run.total_steps, metrics=run.metrics,
         sparkline=sparkline.values(run.sparkline), last_seq=run.last_seq, knobs_version=run.knobs_version,
@@ -34,7 +39,17 @@ def run_views(tx: Transaction, runs: Sequence[StoredRun]) -> list[Run]:
     return [run_view(run, positions.get(run.id)) for run in runs]
 
 
-def detail_view(summary: Run, run: StoredRun, order: StoredOrder, checkpoints: list[Checkpoint]) -> RunDetail:
+def series_views(found: Mapping[str, StoredSeries]) -> dict[str, Series]:
+    """Metrics as they are shown."""
+    return {
+        key: Series(x=[step for step, _ in one.points], y=[value for _, value in one.points])
+        for key, one in found.items()
+    }
+
+
+def detail_view(
+    summary: Run, run: StoredRun, order: StoredOrder, checkpoints: list[Checkpoint], parts: Sequence[StoredSegment]
+) -> RunDetail:
     """A run with all that is known of it."""
     return RunDetail(
         **summary.model_dump(),
@@ -45,4 +60,5 @@ def detail_view(summary: Run, run: StoredRun, order: StoredOrder, checkpoints: l
         layout_ready=run.layout_seq is not None,
         outcome=None if order.outcome is None else RunOutcome.model_validate(order.outcome),
         checkpoints=checkpoints,
+        segments=[Segment.model_validate(asdict(part)) for part in parts],
     )

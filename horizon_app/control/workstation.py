@@ -15,12 +15,14 @@ from horizon_app.contracts.run_view import CheckpointsAnswer, LogAnswer, Run, Ru
 from horizon_app.control.archive import set_archived
 from horizon_app.control.checkpoints import set_pin
 from horizon_app.control.cloning import clone, paths_of
+from horizon_app.control.comparison import Comparisons
 from horizon_app.control.data_preview import data_problems
 from horizon_app.control.deletion import Deletion
 from horizon_app.control.dispatcher import Dispatcher
 from horizon_app.control.errors import RunNotLive
 from horizon_app.control.generators import Generators
 from horizon_app.control.history import History
+from horizon_app.control.history_export import HistoryExports
 from horizon_app.control.hub import Hub
 from horizon_app.control.knobs import Knobs
 from horizon_app.control.labels import label_problems
@@ -61,6 +63,8 @@ class Workstation:
         migrate(self.database)
         self.hub = Hub(self.database)
         self.history = History(self.database, self.settings)
+        self.comparisons = Comparisons(self.database, self.history)
+        self.exports = HistoryExports(self.database, self.history)
         self.pausing = Pausing(self.database, self.settings)
         self.knobs = Knobs(self.database, self.hub, self.settings)
         self.queue = Queue(self.database)
@@ -133,7 +137,7 @@ class Workstation:
             if run.state in ENDED:
                 raise RunNotLive(run_id=run_id, state=run.state, action="stop")
             if run.state is RunState.QUEUED:
-                change_state(tx, run_id, RunState.STOPPED, "stopped before it started", who=who)
+                change_state(tx, run_id, RunState.STOPPED, "stopped while it waited in the queue", who=who)
             elif run.state is not RunState.STOPPING:
                 change_state(
                     tx, run_id, RunState.STOPPING, f"asked to stop, {'' if save else 'not '}saving first", who=who
@@ -207,9 +211,7 @@ class Workstation:
         sort: str = "-created_at", limit: int = 50, cursor: str | None = None,
     ) -> RunPage:  # fmt: skip
         """A page of the history. Raises BadQuery."""
-        return self.history.runs(
-            states=state, tag=tag, text=q, archived=archived, sort=sort, limit=limit, cursor=cursor
-        )
+        return self.history.runs(states=state, tag=tag, q=q, archived=archived, sort=sort, limit=limit, cursor=cursor)
 
     def series(self, run_id: str, keys: Sequence[str] | None = None, *, max_points: int = 1000) -> SeriesAnswer:
         """Metrics of a run. Raises RunNotFound."""
@@ -241,6 +243,12 @@ class Workstation:
         """Something was changed by this process: look at once rather than within a second. For any thread."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.dispatcher.wake)
+
+    def tell_gone(self, run_id: str) -> None:
+        """A run was deleted by this process: its viewers hear of it at once. For any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.hub.forget, run_id)
+            self.nudge()
 
     async def supervise(
         self, run_id: str, on_event: Callable[[Frame], None], *, after: int = 0, start: bool = True

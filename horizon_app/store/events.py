@@ -5,14 +5,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Select, case, insert, select
+from sqlalchemy import ColumnElement, Select, insert, select
 
 from horizon_app.contracts.events import Event
 from horizon_app.store.database import Transaction
-from horizon_app.store.tables import EventTable
+from horizon_app.store.tables import TROUBLES, EventTable
 
 _T = EventTable
 _LEVELS = ("debug", "info", "warning", "error")
+SCAN_LINES = 20_000
+"""Log lines looked at for one answer: some hundredths of a second."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +26,16 @@ class NewEvent:
     event: Event
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogFilter:
+    """Which log lines: behind or before a place of the stream, that hold a text, of at least a level."""
+
+    after: int | None = None
+    before: int | None = None
+    text: str | None = None
+    level: str | None = None
+
+
 def append_events(tx: Transaction, run_id: str, events: Sequence[NewEvent]) -> None:
     """Append; the database refuses a `seq` or a journal line that is there already."""
     if events:
@@ -31,15 +43,15 @@ def append_events(tx: Transaction, run_id: str, events: Sequence[NewEvent]) -> N
 
 
 def _row(run_id: str, new: NewEvent) -> dict[str, Any]:
-    body = new.event.model_dump(mode="json", exclude={"time", "type", "level", "message"})
+    body = new.event.model_dump(mode="json", exclude={"time", "type"})
     return {
         "run_id": run_id,
         "seq": new.seq,
         "journal_seq": new.journal_seq,
         "time": new.event.time,
         "type": new.event.type,
-        "level": getattr(new.event, "level", None),
-        "message": getattr(new.event, "message", None),
+        "level": body.pop("level", None),
+        "message": body.pop("message", None),
         "body": body,
     }
 
@@ -60,25 +72,35 @@ def event_at(tx: Transaction, run_id: str, seq: int) -> dict[str, Any] | None:
     return found[0] if found else None
 
 
-def log_lines(
-    tx: Transaction, run_id: str, *, after: int | None, text: str | None, level: str | None, limit: int
-) -> list[dict[str, Any]]:
-    """Log lines of at least a level that hold a text: those after a place, or the newest where none is named."""
-    query = select(_T).where(_T.run_id == run_id, _T.type == "log")
-    if level is not None:
-        query = query.where(_T.level.in_(_LEVELS[_LEVELS.index(level) :]))
-    if text:
-        query = query.where(_T.message.icontains(text, autoescape=True))
-    if after is not None:
-        return _frames(tx, query.where(_T.seq > after).order_by(_T.seq).limit(limit))
-    return _frames(tx, query.order_by(_T.seq.desc()).limit(limit))[::-1]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogPage:
+    """Log lines in order, and the place from which to go on; None where there is nothing further to look at."""
+
+    lines: list[dict[str, Any]]
+    scanned_to: int | None
 
 
-def last_log_lines(tx: Transaction, run_id: str, count: int) -> list[str]:
-    """The newest log messages, errors before the rest."""
-    rank = case((_T.level == "error", 0), else_=1)
-    query = select(_T).where(_T.run_id == run_id, _T.type == "log").order_by(rank, _T.seq.desc()).limit(count)
-    return [frame["message"] for frame in _frames(tx, query)][::-1]
+def log_lines(tx: Transaction, run_id: str, which: LogFilter, *, limit: int) -> LogPage:
+    """Up to `limit` log lines that match: the first ones behind `after`, else the last ones before `before`.
+
+    At most `SCAN_LINES` are looked at, however long the log is and however rare a match.
+    """
+    forward = which.after is not None
+    order = _T.seq if forward else _T.seq.desc()
+    # Nothing but log lines has a level: for warnings and errors their index alone tells where they are.
+    logged = TROUBLES if which.level in ("warning", "error") else _T.type == "log"
+    within: list[ColumnElement[bool]] = [_T.run_id == run_id, logged]
+    within += [_T.seq > which.after] if which.after is not None else []
+    within += [_T.seq < which.before] if which.before is not None else []
+    end = tx.execute(select(_T.seq).where(*within).order_by(order).offset(SCAN_LINES - 1).limit(1)).scalar()
+    if end is not None:
+        within.append(_T.seq <= end if forward else _T.seq >= end)
+    within += [_T.message.icontains(which.text, autoescape=True)] if which.text else []
+    within += [_T.level.in_(_LEVELS[_LEVELS.index(which.level) :])] if which.level is not None else []
+    found = _frames(tx, select(_T).where(*within).order_by(order).limit(limit))
+    if len(found) == limit:
+        end = found[-1]["seq"]
+    return LogPage(lines=found if forward else found[::-1], scanned_to=end)
 
 
 def _frames(tx: Transaction, query: Select[Any]) -> list[dict[str, Any]]:

@@ -133,20 +133,23 @@ def _series(metric: Metric, first: int, last: int, max_points: int) -> StoredSer
     low, high, too_many = metric.tx.execute(_EXTENT, asked).one()
     if low is None:
         return StoredSeries(steps=[], values=[], nonfinite=[])
-    if too_many is None:
-        points = metric.points(low, high)
-        finite = np.isfinite(points.values)
-        return _answer(points.steps.tolist(), np.where(finite, points.values, None).tolist(), points.where(~finite))
     width = bucket_width(low, high, max_points)
-    if width < FINE_STEPS:
-        points = metric.points(low, high)
-        finite = np.isfinite(points.values)
-        thinned, odd = thin(points.where(finite), width), points.where(~finite)
-    else:
-        # From where it was asked for, so that a chunk that begins before the first point counts as a whole one.
-        extremes, odd = metric.extremes(first, high)
-        thinned = extremes.widen(width).points()
+    if too_many is None or width < FINE_STEPS:
+        return series_of(metric.points(low, high), max_points)
+    # From where it was asked for, so that a chunk that begins before the first point counts as a whole one.
+    extremes, odd = metric.extremes(first, high)
+    thinned = extremes.widen(width).points()
     return _answer(thinned.steps.tolist(), thinned.values.tolist(), first_of_each(odd, width))
+
+
+def series_of(points: Points, max_points: int) -> StoredSeries:
+    """The series of these points: all of them, or thinned to `max_points` where more."""
+    finite = np.isfinite(points.values)
+    if len(points.steps) <= max_points:
+        return _answer(points.steps.tolist(), np.where(finite, points.values, None).tolist(), points.where(~finite))
+    width = bucket_width(int(points.steps[0]), int(points.steps[-1]), max_points)
+    thinned = thin(points.where(finite), width)
+    return _answer(thinned.steps.tolist(), thinned.values.tolist(), first_of_each(points.where(~finite), width))
 
 
 def _answer(steps: list[int], values: list[float | None], odd: Points) -> StoredSeries:

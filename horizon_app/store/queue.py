@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import bindparam, func, select, update
 
-from horizon_app.contracts.run_state import RunState
+from horizon_app.contracts.run_state import ENDED, RunState
 from horizon_app.store.database import Transaction
 from horizon_app.store.runs import RUN_COLUMNS, StoredRun, stored_run
 from horizon_app.store.tables import RunTable
@@ -23,6 +23,13 @@ def queued_runs(tx: Transaction, device: str | None = None) -> list[StoredRun]:
     return [stored_run(row) for row in tx.execute(query).mappings()]
 
 
+def lately_ended(tx: Transaction, limit: int) -> list[StoredRun]:
+    """The runs that ended last and had a worker, the latest first."""
+    ended = _T.state.in_([state.value for state in ENDED])
+    query = select(*RUN_COLUMNS).where(ended, _T.pid.is_not(None)).order_by(_T.ended_at.desc()).limit(limit)
+    return [stored_run(row) for row in tx.execute(query).mappings()]
+
+
 def queue_positions(tx: Transaction) -> dict[str, int]:
     """The place of every run that waits in the queue of its device, from 1, held ones counted."""
     place = func.row_number().over(partition_by=_T.queue_device, order_by=_ORDER)
@@ -32,14 +39,14 @@ def queue_positions(tx: Transaction) -> dict[str, int]:
 
 def rank_behind(tx: Transaction, device: str) -> float:
     """The rank of a run that waits behind all others."""
-    last = tx.execute(select(func.max(_T.queue_rank)).where(_QUEUED, _T.queue_device == device)).scalar_one()
-    return 1.0 if last is None else last + 1.0
+    last = func.coalesce(func.max(_T.queue_rank), 0.0)
+    return tx.execute(select(last + 1.0).where(_QUEUED, _T.queue_device == device)).scalar_one()
 
 
 def rank_before(tx: Transaction, device: str) -> float:
     """The rank of a run that waits before all others."""
-    first = tx.execute(select(func.min(_T.queue_rank)).where(_QUEUED, _T.queue_device == device)).scalar_one()
-    return 1.0 if first is None else first - 1.0
+    first = func.coalesce(func.min(_T.queue_rank), 2.0)
+    return tx.execute(select(first - 1.0).where(_QUEUED, _T.queue_device == device)).scalar_one()
 
 
 def write_queue(tx: Transaction, run_ids: Sequence[str]) -> None:

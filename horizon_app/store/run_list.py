@@ -7,28 +7,41 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Text, and_, cast, func, or_, select
+from sqlalchemy import ColumnElement, func, literal, select, tuple_
 
+from horizon_app.contracts.run_filter import METRIC_KEY, Filter
 from horizon_app.contracts.run_state import RunState
+from horizon_app.store import filter_sql, run_texts
 from horizon_app.store.database import Transaction
 from horizon_app.store.runs import RUN_COLUMNS, StoredRun, stored_run
 from horizon_app.store.tables import RunTable
 
 _T = RunTable
-_LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
+_LONG_AGO = datetime(1900, 1, 1, tzinfo=UTC)
+_LOWEST = -1.0e308
 _SORTS: dict[str, tuple[Any, Any]] = {
     "created_at": (_T.created_at, _LONG_AGO),
-    "started_at": (_T.started_at, _LONG_AGO),
-    "ended_at": (_T.ended_at, _LONG_AGO),
+    "started_at": (func.coalesce(_T.started_at, _LONG_AGO), _LONG_AGO),
+    "ended_at": (func.coalesce(_T.ended_at, _LONG_AGO), _LONG_AGO),
     "name": (_T.name, ""),
     "state": (_T.state, ""),
     "model": (_T.model_name, ""),
     "step": (_T.step, -1),
-    "loss": (_T.loss, -1.0e308),
+    "parameters": (func.coalesce(_T.parameters, -1), -1),
+    "loss": (func.coalesce(_T.loss, _LOWEST), _LOWEST),
 }
-"""Sort key -> column, and what stands in for a missing value (which sorts lowest)."""
+"""Sort key -> what is sorted by, and a value of its kind; where a run has none it sorts lowest."""
 
-SORT_KEYS = tuple(_SORTS)
+SORT_KEYS = (*_SORTS, "duration")
+"""Beside these, the key of any metric."""
+
+
+def is_sort_key(key: str) -> bool:
+    """Whether runs can be sorted by this."""
+    return key in SORT_KEYS or METRIC_KEY.fullmatch(key) is not None
+
+
+_NOT_OURS = "the cursor is not one that this list gave out"
 
 
 class BadCursor(ValueError):
@@ -41,7 +54,7 @@ class RunFilter:
 
     states: tuple[RunState, ...] = ()
     tag: str | None = None
-    text: str | None = None
+    matching: Filter | None = None
     archived: bool | None = False
     """None: whether archived or not."""
     sort: str = "created_at"
@@ -60,61 +73,95 @@ class StoredPage:
 
 def list_runs(tx: Transaction, which: RunFilter, *, limit: int, cursor: str | None = None) -> StoredPage:
     """One page of the runs that match. Raises BadCursor."""
-    column, missing = _SORTS[which.sort]
-    key = func.coalesce(column, missing)
-    query = select(*RUN_COLUMNS, key.label("sort_key")).where(*_conditions(which))
+    after = None if cursor is None else _decode(cursor, which.sort)
+    now = datetime.now(UTC) if after is None else after.asked_at
+    key, like = _sorting(tx, which.sort, now)
+    conditions = _conditions(tx, which, now)
+    query = select(*RUN_COLUMNS, key.label("sort_key")).where(*conditions)
     if which.states:
         query = query.where(_T.state.in_([state.value for state in which.states]))
-    if cursor is not None:
-        query = query.where(_after(key, _decode(cursor, which.sort, missing), which.descending))
+    if after is not None:
+        query = query.where(_behind(key, after.value_like(like), after.run_id, descending=which.descending))
     order = (key.desc(), _T.id.desc()) if which.descending else (key, _T.id)
     rows = tx.execute(query.order_by(*order).limit(limit + 1)).mappings().all()
     runs = [stored_run(row) for row in rows[:limit]]
     last = rows[limit - 1] if len(rows) > limit else None
-    counts = _counts(tx, which)
+    counts = _counts(tx, conditions)
     total = sum(count for state, count in counts.items() if not which.states or state in which.states)
-    next_cursor = None if last is None else _encode(which.sort, last["sort_key"], last["id"])
+    next_cursor = None if last is None else _encode(which.sort, last["sort_key"], last["id"], now)
     return StoredPage(runs=runs, next_cursor=next_cursor, total=total, counts=counts)
 
 
-def _conditions(which: RunFilter) -> list[ColumnElement[bool]]:
+def _sorting(tx: Transaction, sort: str, now: datetime) -> tuple[Any, Any]:
+    if sort in _SORTS:
+        return _SORTS[sort]
+    if sort == "duration":
+        found = filter_sql.duration(tx.dialect.name, now)
+    else:
+        found = filter_sql.metric(tx.dialect.name, sort)
+    return func.coalesce(found, _LOWEST), _LOWEST
+
+
+def _conditions(tx: Transaction, which: RunFilter, now: datetime) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if which.archived is not None:
         found.append(_T.archived_at.is_not(None) if which.archived else _T.archived_at.is_(None))
     if which.tag is not None:
-        # Tags are stored as a JSON list of strings: a whole tag stands there in quotes.
-        found.append(cast(_T.tags, Text).contains(json.dumps(which.tag, ensure_ascii=False), autoescape=True))
-    if which.text:
-        columns = (_T.name, _T.notes, cast(_T.tags, Text), _T.model_name, _T.id)
-        found.append(or_(*(column.icontains(which.text, autoescape=True) for column in columns)))
+        found.append(run_texts.has_tag(tx.dialect.name, which.tag))
+    if which.matching is not None:
+        found.append(filter_sql.condition(which.matching, dialect=tx.dialect.name, now=now))
     return found
 
 
-def _counts(tx: Transaction, which: RunFilter) -> dict[RunState, int]:
-    rows = tx.execute(select(_T.state, func.count()).where(*_conditions(which)).group_by(_T.state))
+def _counts(tx: Transaction, conditions: list[ColumnElement[bool]]) -> dict[RunState, int]:
+    rows = tx.execute(select(_T.state, func.count()).where(*conditions).group_by(_T.state))
     found = {RunState(state): count for state, count in rows}
     return {state: found.get(state, 0) for state in RunState}
 
 
-def _after(key: Any, last: tuple[Any, str], descending: bool) -> ColumnElement[bool]:
-    value, run_id = last
-    if descending:
-        return or_(key < value, and_(key == value, _T.id < run_id))
-    return or_(key > value, and_(key == value, _T.id > run_id))
+def _behind(key: Any, value: Any, run_id: str, *, descending: bool) -> ColumnElement[bool]:
+    place, last = tuple_(key, _T.id), tuple_(literal(value, key.type), literal(run_id))
+    return place < last if descending else place > last
 
 
-def _encode(sort: str, value: Any, run_id: str) -> str:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Place:
+    """Where a page ended. Running times, and times ago, are those of the moment the first page was asked for."""
+
+    sort: str
+    value: Any
+    run_id: str
+    asked_at: datetime
+
+    def value_like(self, like: Any) -> Any:
+        """The sort key's value there. Raises BadCursor where it is of another kind than the key's."""
+        try:
+            value = datetime.fromisoformat(self.value) if isinstance(like, datetime) else self.value
+        except (ValueError, TypeError) as error:
+            raise BadCursor(_NOT_OURS) from error
+        kinds = (int, float) if isinstance(like, int | float) else type(like)
+        if not isinstance(value, kinds) or isinstance(value, bool) or (isinstance(value, str) and "\0" in value):
+            raise BadCursor(_NOT_OURS)
+        if isinstance(value, datetime) and value.tzinfo is None:
+            raise BadCursor(_NOT_OURS)
+        return value
+
+
+def _encode(sort: str, value: Any, run_id: str, asked_at: datetime) -> str:
     shown = value.isoformat() if isinstance(value, datetime) else value
-    return base64.urlsafe_b64encode(json.dumps([sort, shown, run_id]).encode()).decode().rstrip("=")
+    return (
+        base64.urlsafe_b64encode(json.dumps([sort, shown, run_id, asked_at.isoformat()]).encode()).decode().rstrip("=")
+    )
 
 
-def _decode(cursor: str, sort: str, like: Any) -> tuple[Any, str]:
+def _decode(cursor: str, sort: str) -> _Place:
     try:
-        of_sort, value, run_id = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        if isinstance(like, datetime):
-            value = datetime.fromisoformat(value)
+        of_sort, value, run_id, asked_at = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        moment = datetime.fromisoformat(asked_at)
     except (ValueError, TypeError, binascii.Error) as error:
-        raise BadCursor("the cursor is not one that this list gave out") from error
-    if of_sort != sort or not isinstance(run_id, str) or not isinstance(value, type(like) | int):
+        raise BadCursor(_NOT_OURS) from error
+    if of_sort != sort:
         raise BadCursor(f"the cursor belongs to another sorting than {sort}")
-    return value, run_id
+    if not isinstance(run_id, str) or "\0" in run_id or moment.tzinfo is None:
+        raise BadCursor(_NOT_OURS)
+    return _Place(sort=sort, value=value, run_id=run_id, asked_at=moment)

@@ -12,6 +12,7 @@ from horizon_app.contracts.ids import RunId
 from horizon_app.contracts.knobs import KnobValue
 from horizon_app.contracts.run_state import LIVE, RunState
 from horizon_app.store.database import Transaction
+from horizon_app.store.run_texts import add_texts, keep_texts
 from horizon_app.store.tables import RunTable
 
 _T = RunTable
@@ -62,6 +63,9 @@ class StoredRun:
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    started_clock: float | None
+    ran_s: float
+    boot_id: str | None
     stop_asked_at: datetime | None
     device: str | None
     model_name: str
@@ -69,6 +73,8 @@ class StoredRun:
     parameters: int | None
     step: int
     total_steps: int | None
+    segment: int
+    """Number of the newest worker's part; 0 before the first."""
     knobs: dict[str, KnobValue]
     """Values that were changed while the run ran."""
     knobs_version: int
@@ -131,8 +137,10 @@ def insert_run(tx: Transaction, run: NewRun, *, queue_rank: float = 0.0) -> None
         "knobs_version": 0,
         "segment": 0,
         "queue_rank": queue_rank,
+        "ran_s": 0.0,
     }
     tx.execute(insert(_T), [{**values, **zero, "state": RunState.QUEUED.value, "updated_at": run.created_at}])
+    add_texts(tx, values)
 
 
 def get_run(tx: Transaction, run_id: str, *, lock: bool = False) -> StoredRun | None:
@@ -140,6 +148,12 @@ def get_run(tx: Transaction, run_id: str, *, lock: bool = False) -> StoredRun | 
     query = select(*RUN_COLUMNS).where(_T.id == run_id)
     row = tx.execute(query.with_for_update() if lock else query).mappings().one_or_none()
     return None if row is None else stored_run(row)
+
+
+def get_runs(tx: Transaction, run_ids: Sequence[str]) -> list[StoredRun]:
+    """Those of these runs that are there, oldest first."""
+    rows = tx.execute(select(*RUN_COLUMNS).where(_T.id.in_(run_ids)).order_by(_T.created_at, _T.id))
+    return [stored_run(row) for row in rows.mappings()]
 
 
 def get_order(tx: Transaction, run_id: str) -> StoredOrder | None:
@@ -162,7 +176,7 @@ def live_runs(tx: Transaction) -> list[StoredRun]:
 
 
 def set_state(
-    tx: Transaction, run_id: str, old: Iterable[RunState], new: RunState, reason: str, **also: datetime | None
+    tx: Transaction, run_id: str, old: Iterable[RunState], new: RunState, reason: str, **also: object
 ) -> bool:
     """Compare and set: the state becomes `new` only where it is one of `old`. For the lifecycle alone."""
     query = (
@@ -177,6 +191,7 @@ def update_run(tx: Transaction, run_id: str, **values: object) -> None:
     """Set columns of one run other than its state."""
     assert "state" not in values, "only the lifecycle changes a run's state, through set_state"
     tx.execute(update(_T).where(_T.id == run_id).values(updated_at=datetime.now(UTC), **values))
+    keep_texts(tx, run_id, values)
 
 
 def delete_run(tx: Transaction, run_id: str) -> None:

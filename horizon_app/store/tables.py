@@ -10,6 +10,7 @@ from sqlalchemy import (
     Float,
     ForeignKey,
     Index,
+    Integer,
     LargeBinary,
     MetaData,
     String,
@@ -43,8 +44,10 @@ class UtcTime(TypeDecorator[datetime]):
         return value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """SQLite gives the time back without its zone."""
-        return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
+        """SQLite gives the time back without its zone, PostgreSQL in the zone of its server."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 _Json = JSON(none_as_null=True)
@@ -60,7 +63,8 @@ class RunTable(Base):
     """One row a run: what was asked, where it stands, and how far its journal is recorded.
 
     `asked` is the spec as it was sent, `spec` the same with every default filled in; `knobs` are the values that were
-    changed while it ran. A queue is one `queue_device`, in order of `queue_rank`.
+    changed while it ran. `started_clock` is the seconds since boot `boot_id` at the last start, `ran_s` the seconds of
+    the lives before. A queue is one `queue_device`, in order of `queue_rank`.
     """
 
     __tablename__ = "runs"
@@ -68,6 +72,7 @@ class RunTable(Base):
         Index("ix_runs_created_at_id", "created_at", "id"),
         Index("ix_runs_state_created_at", "state", "created_at"),
         Index("ix_runs_updated_at", "updated_at"),
+        Index("ix_runs_archived_at_state", "archived_at", "state"),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -80,6 +85,8 @@ class RunTable(Base):
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     started_at: Mapped[datetime | None] = mapped_column(UtcTime)
     ended_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    started_clock: Mapped[float | None] = mapped_column(Float)
+    ran_s: Mapped[float] = mapped_column(Float)
     stop_asked_at: Mapped[datetime | None] = mapped_column(UtcTime)
     updated_at: Mapped[datetime] = mapped_column(UtcTime)
     archived_at: Mapped[datetime | None] = mapped_column(UtcTime)
@@ -102,6 +109,7 @@ class RunTable(Base):
     step: Mapped[int] = mapped_column(BigInteger)
     total_steps: Mapped[int | None] = mapped_column(BigInteger)
     loss: Mapped[float | None] = mapped_column(Float)
+    eval_loss: Mapped[float | None] = mapped_column(Float)
     metrics: Mapped[dict[str, float | None]] = mapped_column(_Json)
     sparkline: Mapped[dict[str, Any]] = mapped_column(_Json)
     plan: Mapped[dict[str, Any] | None] = mapped_column(_Json)
@@ -117,6 +125,27 @@ class RunTable(Base):
     process_start: Mapped[float | None] = mapped_column(Float)
     boot_id: Mapped[str | None] = mapped_column(String(40))
     idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
+
+
+RUN_TEXT_INDEX = "run_text_index"
+"""SQLite's full-text index over `run_texts`, kept in step by triggers; made by a migration, since no ORM knows it."""
+
+
+class RunTextTable(Base):
+    """What of a run is searched for words, in lower case; of the spec its texts, a line each."""
+
+    __tablename__ = "run_texts"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), unique=True)
+    run: Mapped[str] = mapped_column(Text)
+    name: Mapped[str] = mapped_column(Text)
+    tags: Mapped[str] = mapped_column(Text)
+    model: Mapped[str] = mapped_column(Text)
+    architecture: Mapped[str] = mapped_column(Text)
+    device: Mapped[str] = mapped_column(Text)
+    notes: Mapped[str] = mapped_column(Text)  # what may be long comes last: the others are read without it
+    spec: Mapped[str] = mapped_column(Text)
 
 
 TROUBLES = text("level IN ('warning', 'error')")

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
+from horizon_app.logs import log_to_stderr
 from horizon_app.settings import AppSettings
 from horizon_app.worker.environment import prepare_process
 from horizon_app.worker.log_file import LogFile
@@ -25,7 +26,9 @@ def main(arguments: list[str], builders: Builders | None = None) -> int:
     stop = StopRequest()
     _stop_on_signals(stop)
     log_file = LogFile(run_dir / "worker.log")
-    _log_from(AppSettings().log_level.upper())
+    faulthandler.enable()
+    settings = AppSettings()
+    log_to_stderr(settings.log_format, settings.log_level, run_id=run_dir.name)
     try:
         take_run(run_dir)
     except RunTaken as error:
@@ -44,12 +47,6 @@ def _stop_on_signals(stop: StopRequest) -> None:
 
     signal.signal(signal.SIGTERM, ask)
     signal.signal(signal.SIGINT, ask)
-
-
-def _log_from(level: str) -> None:
-    faulthandler.enable()
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.captureWarnings(True)
 
 
 def end_process(exit_code: int) -> None:

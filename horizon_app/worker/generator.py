@@ -30,6 +30,8 @@ from horizon_app.contracts.generation import (
 from horizon_app.data.errors import DataError
 from horizon_app.engine.errors import BadBatch, EngineError
 from horizon_app.engine.training.requests import Sampling
+from horizon_app.logs import log_to_stderr
+from horizon_app.settings import AppSettings
 from horizon_app.worker.environment import prepare_process
 from horizon_app.worker.failure import failure_reason
 from horizon_app.worker.order import read_order
@@ -175,8 +177,8 @@ def _own_output() -> Say:
 
 if __name__ == "__main__":
     prepare_process()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.captureWarnings(True)
+    settings = AppSettings()
+    log_to_stderr(settings.log_format, settings.log_level)
     # At once, whatever threads a library has left behind.
     os._exit(
         main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), commands=sys.stdin.buffer, say=_own_output())

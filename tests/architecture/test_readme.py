@@ -1,7 +1,9 @@
 """The README tells the truth: commands, make targets, spec, routes, settings and frame layout are as written."""
 
 import json
+import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -45,7 +47,7 @@ def verbs() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for line in horizon_commands():
         words = line.split()
-        depth = 2 if words[1] in {"runs", "model", "data", "token"} else 1
+        depth = 2 if words[1] in {"runs", "model", "data", "db", "token"} else 1
         flags = found.setdefault(" ".join(words[1 : 1 + depth]), set())
         flags.update(re.findall(r"--[a-z][a-z-]*", line))
     return found
@@ -156,3 +158,16 @@ def test_residency_layout_is_that_of_the_code() -> None:
     assert MAGIC.decode() in rows[0][2]
     ids = re.findall(r"^\| [a-z ]+ \| (\d) \| 0 ", section("## Stream"), flags=re.MULTILINE)
     assert [int(number) for number in ids] == [member.value for member in MapId]
+
+
+def test_unit_of_the_readme_is_understood_by_systemd(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd is not installed")
+    (unit,) = code_blocks(section("## Running it as a service"), "ini")
+    (tmp_path / "horizon.service").write_text(unit.replace("%h/horizon/.venv/bin/horizon", sys.executable))
+    done = subprocess.run(
+        ["systemd-analyze", "--user", "verify", str(tmp_path / "horizon.service")],
+        capture_output=True, text=True, check=False, env={"XDG_RUNTIME_DIR": str(tmp_path), "PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    # An unknown key is only told, not refused.
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "horizon_app"
 ROOMS = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} | {
     path.stem for path in PACKAGE.glob("*.py") if not path.stem.startswith("__")
 }
-WITHOUT_TORCH = {"contracts", "settings", "planning", "store", "control", "api", "client"}
+WITHOUT_TORCH = {"contracts", "logs", "settings", "planning", "store", "control", "api", "client"}
 WITHOUT_WEB = {"contracts", "planning", "data", "engine", "worker"}
 
 

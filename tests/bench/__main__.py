@@ -38,6 +38,20 @@ def _kills(_options: Options, report: Report) -> None:
     report.raw["kills"] = asdict(found)
 
 
+def _chaos(_options: Options, report: Report) -> None:
+    from tests.support.server_kills import survive
+
+    report.write("\nServers and workers killed at random, with clients watching\n")
+    with tempfile.TemporaryDirectory(prefix="horizon-bench-") as folder:
+        found = survive(Path(folder), kills=100, seed=1, say=lambda line: report.write(f"  {line}\n"))
+    report.write(
+        f"  {found.server_kills} kills of the server and {found.worker_kills} of workers in {found.seconds:.0f} s: all "
+        f"{found.runs} runs finished, resumed {found.resumed} times; every step of every journal is in the history "
+        f"once; the clients came back {found.reconnections} times and saw {found.frames} frames, each once, in order\n"
+    )
+    report.raw["chaos"] = asdict(found)
+
+
 def _fuzz(options: Options, report: Report) -> None:
     from tests.support.fuzzing import fuzz
 
@@ -60,6 +74,7 @@ _GROUPS: dict[str, Callable[[Options, Report], None]] = {
     "policies": _policies,
     "checkpoints": checkpoints.run,
     "kills": _kills,
+    "chaos": _chaos,
     "facts": facts.run,
     "fuzz": _fuzz,
 }
@@ -75,6 +90,7 @@ That was what fits in about 20 minutes on two cores. The rest, best on an otherw
   python -m tests.bench facts                     SmolLM2 learns 500 facts, is exported, and asked the same
   python -m tests.bench fuzz                      requests made from the OpenAPI schema, 100 for each route
   python -m tests.bench kills                     50 workers killed at random instants, and how their runs go on
+  python -m tests.bench chaos                     100 kills of server and workers, with clients watching
 """
 
 

@@ -61,6 +61,13 @@ def test_killed_run_that_is_resumed_has_every_step_once_in_its_series(server: Se
     streamed, goes_on_at = steps_streamed(server, run_id), resumed["data"]["step"]
     killed_at = goes_on_at + len(streamed) - 40
     assert streamed == [*range(1, killed_at + 1), *range(goes_on_at + 1, 41)]
+    first, second = run["segments"]
+    assert (first["state"], first["first_step"], first["last_step"]) == ("interrupted", 1, killed_at)
+    assert (second["state"], second["first_step"], second["last_step"]) == ("finished", goes_on_at + 1, 40)
+    assert first["void_after"] == (goes_on_at if killed_at > goes_on_at else None)
+    answer = server.get(f"/runs/{run_id}/metrics", keys="train/loss", superseded=True)
+    done_again = [one["series"]["train/loss"]["x"] for one in answer["superseded"] if one["segment"] == 1]
+    assert done_again == ([[*range(goes_on_at + 1, killed_at + 1)]] if killed_at > goes_on_at else [])
     states_seen = [event["state"] for event in server.all_events(run_id) if event["type"] == "state"]
     assert states_seen == [
         "queued", "starting", "running", "interrupted", "queued", "starting", "running", "finished",

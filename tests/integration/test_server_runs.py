@@ -3,10 +3,9 @@
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,17 +15,19 @@ from tests.support.server import ServerProcess, furnish_home, scripted_spec, wai
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def server(
+    tmp_path_factory: pytest.TempPathFactory, database_setting: Callable[[], dict[str, str]]
+) -> Iterator[ServerProcess]:
     """One server for the tests that let it live."""
     home = furnish_home(tmp_path_factory.mktemp("shared") / "home 中文")
-    with ServerProcess(home, HORIZON_STOP_GRACE_S="1.5", HORIZON_KILL_GRACE_S="0.5") as process:
+    with ServerProcess(home, HORIZON_STOP_GRACE_S="1.5", HORIZON_KILL_GRACE_S="0.5", **database_setting()) as process:
         yield process
 
 
 @pytest.fixture
-def mortal(tmp_path: Path) -> Iterator[ServerProcess]:
+def mortal(tmp_path: Path, database_setting: Callable[[], dict[str, str]]) -> Iterator[ServerProcess]:
     """A server for one test."""
-    with ServerProcess(furnish_home(tmp_path / "home")) as process:
+    with ServerProcess(furnish_home(tmp_path / "home"), **database_setting()) as process:
         yield process
 
 
@@ -203,19 +204,3 @@ def test_server_ended_by_sigterm_removes_its_file_and_exits_0(mortal: ServerProc
     assert (mortal.home / "server.json").exists()
     assert mortal.end(signal.SIGTERM) == 0
     assert not (mortal.home / "server.json").exists()
-
-
-def test_database_held_by_another_process_loses_no_metric_and_stops_no_reader(
-    mortal: ServerProcess,
-) -> None:
-    run_id = mortal.submit(steps=100, step_s=0.02)
-    mortal.wait_step(run_id, 2)
-    other = sqlite3.connect(mortal.home / "horizon.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    wait_for((mortal.home / "runs" / run_id / "exit.json").exists, "the run goes on while the database is held")
-    assert mortal.get("/runs")["total"] == 1
-    other.execute("ROLLBACK")
-    other.close()
-    mortal.wait_state(run_id, "finished")
-    assert steps_of(mortal, run_id) == list(range(1, 101))
-    assert mortal.get(f"/runs/{run_id}/logs", level="error")["lines"] == []

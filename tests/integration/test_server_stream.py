@@ -3,7 +3,7 @@
 import asyncio
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,18 @@ from tests.support.server import ServerProcess, furnish_home
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def server(
+    tmp_path_factory: pytest.TempPathFactory, database_setting: Callable[[], dict[str, str]]
+) -> Iterator[ServerProcess]:
     """One server for the tests that let it live."""
-    with ServerProcess(furnish_home(tmp_path_factory.mktemp("shared") / "home")) as process:
+    with ServerProcess(furnish_home(tmp_path_factory.mktemp("shared") / "home"), **database_setting()) as process:
         yield process
 
 
 @pytest.fixture
-def mortal(tmp_path: Path) -> Iterator[ServerProcess]:
+def mortal(tmp_path: Path, database_setting: Callable[[], dict[str, str]]) -> Iterator[ServerProcess]:
     """A server for one test."""
-    with ServerProcess(furnish_home(tmp_path / "home")) as process:
+    with ServerProcess(furnish_home(tmp_path / "home"), **database_setting()) as process:
         yield process
 
 

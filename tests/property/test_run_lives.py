@@ -18,7 +18,7 @@ from horizon_app.control.scheduler import start_next
 from horizon_app.control.workstation import Workstation
 from horizon_app.settings import AppSettings
 from horizon_app.store.queue import queue_positions
-from horizon_app.store.runs import get_run, live_runs
+from horizon_app.store.runs import StoredRun, get_run, live_runs
 from tests.support.idle_launcher import IdleLauncher
 from tests.support.server import furnish_home, scripted_spec
 
@@ -97,6 +97,7 @@ def test_no_sequence_of_use_cases_leaves_the_table(station: Workstation, asked: 
     lives = Lives(station)
     for _ in range(2):
         lives.submit("")
+    known: dict[str, StoredRun] = {}
     for name, index in asked:
         run_id = lives.ids[index % len(lives.ids)]
         with contextlib.suppress(ControlError, SpecRefused):

@@ -1,4 +1,4 @@
-"""Schemathesis against a real server: requests made from the schema, in and out of its bounds; every answer is checked."""
+"""Schemathesis against a real server: requests made from the schema, and each answer checked."""
 
 import subprocess
 import sys

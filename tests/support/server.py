@@ -99,6 +99,11 @@ class ServerProcess:
         self.client = httpx.Client(base_url=f"{self.url}/api/v1", trust_env=False, verify=False, timeout=60)
         return self
 
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal and go on."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal and wait; gives the exit code."""
         assert self._process is not None

@@ -39,4 +39,6 @@ async def delete_run(
 ) -> Freed:
     """Remove a run with its checkpoints and all else in its folder."""
     await station.generators.forget(run_id)
-    return await asyncio.to_thread(station.deletion.delete, run_id, pinned_too=pinned == "delete")
+    freed = await asyncio.to_thread(station.deletion.delete, run_id, pinned_too=pinned == "delete")
+    station.tell_gone(run_id)
+    return freed

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Header, Query, Response
 
 from horizon_app.api.deps import RunIdPath, Station, Who
-from horizon_app.api.schemas import UndoBody
+from horizon_app.api.schemas import UndoBody, Values
 from horizon_app.contracts.knobs import ChangedKnobs, KnobsAnswer, KnobStatus
 from horizon_app.contracts.problems import Problem
 from horizon_app.control.knobs import PATIENCE_S, Asked, is_answered
@@ -39,7 +39,7 @@ def show_knobs(run_id: RunIdPath, station: Station, response: Response) -> Knobs
 async def set_knobs(
     run_id: RunIdPath,
     body: Annotated[
-        dict[str, Any],
+        Values,
         Body(min_length=1, description="new values by knob", openapi_examples={"two": {"value": _WISHES}}),
     ],
     station: Station,

@@ -7,12 +7,14 @@ from fastapi import APIRouter, Query
 import horizon_app
 from horizon_app.api.deps import Past, Station
 from horizon_app.api.schemas import PreviewQuery
+from horizon_app.contracts.checks import MachineReport
 from horizon_app.contracts.data_view import DataPreview
 from horizon_app.contracts.machine_view import DatasetsAnswer, ExampleAnswer, Health, ModelsAnswer, SystemAnswer
 from horizon_app.contracts.problems import Problem
 from horizon_app.contracts.run_spec import spec_schema
 from horizon_app.control.catalog import list_datasets, list_models
 from horizon_app.control.data_preview import preview_for_client
+from horizon_app.control.doctor.report import examine
 from horizon_app.control.example import write_example
 
 router = APIRouter(tags=["machine"])
@@ -29,6 +31,12 @@ def system(station: Station, past: Past) -> SystemAnswer:
     """What the machine has and what it uses now."""
     live = past.live()
     return station.machine.system(station.settings, live[0].id if live else None)
+
+
+@router.get("/system/doctor")
+def doctor(station: Station) -> MachineReport:
+    """Whether this machine is fit for training: what `horizon doctor` tells. Takes seconds."""
+    return examine(station.settings)
 
 
 @router.get("/models")

@@ -4,14 +4,14 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
-from horizon_app.api.deps import CommasToo, Past, RunIdPath, Station, Who
+from horizon_app.api.deps import MOST_NUMBER, CommasToo, Past, RunIdPath, Station, Who
 from horizon_app.api.schemas import CloneBody, EditBody, NewRunBody, ResumeBody, StopBody
 from horizon_app.contracts.problems import Problem
 from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.run_view import CheckpointsAnswer, Run, RunDetail, RunPage
 
 router = APIRouter(prefix="/runs", tags=["runs"])
-StepPath = Annotated[int, Path(ge=0, description="optimizer step of a checkpoint")]
+StepPath = Annotated[int, Path(ge=0, le=MOST_NUMBER, description="optimizer step of a checkpoint")]
 KeyHeader = Annotated[str | None, Header(max_length=255, description="makes a repeated call harmless")]
 _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": Problem}}
 _CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": Problem}}
@@ -22,16 +22,16 @@ def list_runs(
     past: Past,
     state: Annotated[list[RunState] | None, CommasToo, Query(description="only these states")] = None,
     tag: Annotated[str | None, Query(description="only runs with this tag")] = None,
-    q: Annotated[str | None, Query(description="text in name, notes, tags, model or id")] = None,
+    q: Annotated[str | None, Query(description="a filter: words, field:word, comparisons, and, or, not")] = None,
     archived: Annotated[
         Literal["false", "true", "all"], Query(description="true: only what is archived; all: that too")
     ] = "false",
-    sort: Annotated[str, Query(description="a key, with - for falling order")] = "-created_at",
+    sort: Annotated[str, Query(description="a field or a metric, with - for falling order")] = "-created_at",
     limit: Annotated[int, Query(ge=1, le=500, description="most runs of a page")] = 50,
     cursor: Annotated[str | None, Query(description="next_cursor of the page before")] = None,
 ) -> RunPage:
     """The history, a page at a time."""
-    return past.runs(states=state or (), tag=tag, text=q, archived=archived, sort=sort, limit=limit, cursor=cursor)
+    return past.runs(states=state or (), tag=tag, q=q, archived=archived, sort=sort, limit=limit, cursor=cursor)
 
 
 @router.post("", status_code=201, responses={422: {"model": Problem}})

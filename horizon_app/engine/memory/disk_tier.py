@@ -1,11 +1,14 @@
 """The disk tier: one file a store, all of them under one limit, and what they moved together."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 from horizon_app.engine.errors import TierExhausted
 from horizon_app.engine.memory.disk_io import OS_DISK, DiskSystem
 from horizon_app.engine.memory.disk_store import DiskStore, bytes_on_disk
+
+_log = logging.getLogger(__name__)
 
 
 class DiskTier:
@@ -21,6 +24,11 @@ class DiskTier:
         needed = sum(map(bytes_on_disk, page_bytes))
         check_disk_limit(self.file_bytes + needed, self._limit)
         store = DiskStore(self._folder, page_bytes, system=self._system)
+        if not store.is_direct and self.is_direct is not False:
+            _log.warning(
+                "%s takes no direct transfers (O_DIRECT): the disk tier goes through the page cache, which is slower "
+                "and gives the same numbers", self._folder,
+            )  # fmt: skip
         self._stores.append(store)
         return store
 

@@ -1,5 +1,6 @@
 """The model's stages, entered one after the other: each with the weights of this moment, ready for its products."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,8 +11,10 @@ from horizon_app.engine.memory.host_pool import HostPool
 from horizon_app.engine.memory.planes import PlaneName
 from horizon_app.engine.model.staged import StagedModel
 from horizon_app.engine.streaming.access import Workspace
-from horizon_app.engine.streaming.schedule import Schedule, StageOrder
+from horizon_app.engine.streaming.schedule import ComputeStep, Schedule, StageOrder
 from horizon_app.engine.streaming.streamer import Streamer
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,11 +76,20 @@ class Stages:
     def step_on(self) -> None:
         """Begin the next compute step of the schedule."""
         self.streamer.begin_compute_step(self._next)
+        if _log.isEnabledFor(logging.DEBUG):
+            self._tell(self.streamer.schedule.steps[self._next])
         self._next += 1
 
     def fill(self, stage: int) -> dict[str, torch.Tensor]:
         """The parameters that the stage uses whole, by name, as leaves that collect gradients."""
         return self._workspace.fill(self.model.gathered[stage], self.model.device)
+
+    def _tell(self, step: ComputeStep) -> None:
+        _log.debug(
+            "compute step %d: %s of %s, accesses %d to %d of the schedule, window %d", self._next,
+            step.direction.name.lower(), self.partition.stage_names[step.stage], step.start, step.end,
+            self.streamer.window,
+        )  # fmt: skip
 
     def _bring(self, stage: int) -> None:
         self.streamer.gate.pass_through(stage)

@@ -60,7 +60,7 @@ def test_every_route_answers_a_wrong_method_with_405_and_those_it_has(app: FastA
         assert method in answer.headers["allow"].split(", "), path
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=501", "state=gone", "sort=size", "cursor=x"])
+@pytest.mark.parametrize("query", ["limit=0", "limit=501", "state=gone", "sort=size", "cursor=x", "tag=%00"])
 def test_list_with_a_bad_question_names_the_field(client: TestClient, query: str) -> None:
     found = problem(client.get(f"/api/v1/runs?{query}"), 422)
     assert found.errors[0].field.startswith(query.partition("=")[0])
@@ -85,6 +85,52 @@ def test_records_with_a_bad_question_are_422(client: TestClient, path: str) -> N
 @pytest.mark.parametrize("body", ["", "{", "[]", "null", '{"start": true}', '{"spec": {}, "x": 1}', '{"spec": NaN'])
 def test_submission_with_a_bad_body_is_422(client: TestClient, body: str) -> None:
     problem(client.post("/api/v1/runs", content=body, headers={"content-type": "application/json"}), 422)
+
+
+ODD_NUMBERS = [str(10**30), str(2**63), "1e400", "%00", "%ff%fe", '"*', "("]
+DEEP, HUGE = "[" * 900 + "]" * 900, "1" + "0" * 400
+ODD_BODIES = [
+    r'{"spec": {"name": "\ud800"}}',
+    r'{"spec": {"\ud800": 1}}',
+    '{"spec": 1e400}',
+    f'{{"spec": {{"notes": {DEEP}}}}}',
+    f'{{"set": {{"a": {DEEP}}}}}',
+    f'{{"set": {{"training.optimizer_steps": {HUGE}}}}}',
+    f'{{"prefetch_window": {HUGE}, "position": {HUGE}}}',
+    f'{{"position": {HUGE}}}',
+    r'{"before": "\u0000"}',
+    r'{"name": "\u0000"}',
+    r'{"notes": "\udfff"}',
+    r'{"tags": ["\ud83d"]}',
+    r'{"path": "\u0000"}',
+    r'{"prompt": "\ud800"}',
+    "\xff",
+    "NaN",
+]
+"""What fuzzing found, and what is like it."""
+
+
+def test_odd_numbers_texts_and_depths_are_a_4xx_on_every_route(app: FastAPI, client: TestClient) -> None:
+    run = client.post("/api/v1/runs", json={"spec": scripted_spec(), "start": False}).json()
+    failed: list[str] = []
+
+    def ask(method: str, address: str, content: str | None = None) -> None:
+        answer = client.request(method, address, content=content, headers={"content-type": "application/json"})
+        if answer.status_code >= 500:
+            failed.append(f"{method} {address} {content}: {answer.text}"[:300])
+
+    for method, path in api_routes(app):
+        if (method, path) == ("DELETE", "/api/v1/runs/{run_id}"):
+            continue
+        operation = app.openapi()["paths"][path][method.lower()]
+        here = path.replace("{run_id}", run["id"])
+        for name in [one["name"] for one in operation.get("parameters", []) if one["in"] in ("path", "query")]:
+            for odd in ODD_NUMBERS:
+                ask(method, path.replace(f"{{{name}}}", odd).replace("{run_id}", run["id"]).replace("{step}", "1"))
+                ask(method, f"{here.replace('{step}', '1')}?{name}={odd}")
+        for body in ODD_BODIES if "requestBody" in operation else []:
+            ask(method, here.replace("{step}", "1"), body)
+    assert failed == []
 
 
 def test_submission_nested_without_end_is_a_problem(client: TestClient) -> None:
@@ -118,7 +164,7 @@ def test_error_nobody_foresaw_is_a_500_without_its_inside(
 
 def test_database_held_by_others_is_a_503(app: FastAPI, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise DatabaseBusy(where="x")
+        raise DatabaseBusy(where="x", waited_s=30.0)
 
     monkeypatch.setattr(app.state.workstation.history, "runs", fail)
     assert problem(client.get("/api/v1/runs"), 503).type == "horizon:database-busy"

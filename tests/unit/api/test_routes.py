@@ -52,6 +52,18 @@ def test_list_pages_with_a_cursor_and_counts(client: TestClient) -> None:
     assert (first["total"], first["counts"]["queued"]) == (3, 3)
 
 
+def test_list_takes_a_filter_and_says_what_is_wrong_with_one(client: TestClient) -> None:
+    held(client, name="sft", tags=["lora"])
+    held(client, name="other", tags=["lora"])
+    found = client.get("/api/v1/runs", params={"q": "tag:lora and not name:other and loss != 2"}).json()
+    assert [run["name"] for run in found["runs"]] == ["sft"]
+    refused = client.get("/api/v1/runs", params={"q": "tag:lora and los < 2"})
+    assert refused.status_code == 422
+    (error,) = refused.json()["errors"]
+    assert (error["field"], error["message"]) == ("q", "column 14: there is no field 'los'")
+    assert error["fix"].startswith("did you mean loss?")
+
+
 @pytest.mark.parametrize("query", ["state=queued,stopped", "state=queued&state=stopped"])
 def test_list_takes_several_states_with_commas_or_again(client: TestClient, query: str) -> None:
     held(client)
@@ -64,8 +76,9 @@ def test_reference_names_every_call_and_needs_no_other_host(client: TestClient) 
     page = client.get("/docs").text
     for path, methods in client.get("/api/v1/openapi.json").json()["paths"].items():
         for method in methods:
-            assert f"{method.upper()} {path}" in page
-    assert "<script" not in page and "://" not in page
+            assert f"<b>{method.upper()}</b> {path}</code>" in page
+    assert page.count("curl ") == sum(map(len, client.get("/api/v1/openapi.json").json()["paths"].values()))
+    assert "<script" not in page and "://" not in page and " style=" not in page
 
 
 def test_machine_and_catalog_tell_what_is_there(client: TestClient, home: Path) -> None:

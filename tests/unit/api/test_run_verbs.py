@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from horizon_app.control.workstation import Workstation
@@ -78,5 +79,5 @@ def test_delete_asks_where_a_checkpoint_is_pinned(client: TestClient, station: W
 
 
 @pytest.fixture
-def station(client: TestClient) -> Workstation:
-    return client.app.state.workstation  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] # an ASGI app
+def station(client: TestClient, app: FastAPI) -> Workstation:
+    return app.state.workstation

@@ -18,6 +18,7 @@ runner = CliRunner()
 SURFACE = {
     "": ["--version", "--install-completion", "--show-completion"],
     "serve": ["--host", "--port", "--home", "--open/--no-open", "--example/--no-example"],
+    "doctor": ["--json", "--home"],
     "run": ["spec", "--set", "--json", "--resume", "--home"],
     "chat": [
         "run_id", "--checkpoint", "--message/-m", "--system", "--max-new-tokens", "--temperature", "--top-p", "--top-k",
@@ -31,10 +32,11 @@ SURFACE = {
     "runs stop": ["run_id", "--save/--no-save", "--json", "--home"],
     "runs delete": ["run_id", "--yes/-y", "--pinned", "--json", "--home"],
     "runs export": [
-        "run_id", "--model", "--format", "--dtype", "--checkpoint", "--shard-size", "--json", "--home",
+        "run_id", "--format", "--output/-o", "--model", "--dtype", "--checkpoint", "--shard-size", "--json", "--home",
     ],
     "runs pause": ["run_id", "--save/--no-save", "--json", "--home"],
     "runs set": ["run_id", "changes", "--undo", "--if-version", "--wait", "--json", "--home"],
+    "runs compare": ["run_ids", "--keys", "--max-points", "--x", "--output/-o", "--json", "--home"],
     "runs resume": ["run_id", "--set", "--json", "--home"],
     "runs queue": ["--json", "--home"],
     "runs start": ["run_id", "--json", "--home"],

@@ -22,6 +22,7 @@ def detail(**changes: Any) -> RunDetail:
     whole: dict[str, Any] = {
         "id": "20260131-120000-abcdef", "name": "my-run", "tags": [], "notes": "", "state": RunState.FINISHED,
         "reason": "", "created_at": moment, "started_at": moment, "ended_at": moment + timedelta(seconds=90),
+        "duration_s": 90.0, "resumable": False, "cause": None, "exit_status": None, "knobs_version": 0, "knobs": {},
         "device": "cpu", "model": ModelSummary(name="m"), "step": 30, "total_steps": 30, "metrics": METRICS,
         "sparkline": [], "last_seq": 40, "spec": {"model": {"path": "models/m"}}, "plan": None, "layout_ready": True,
         "outcome": outcome, "checkpoints": [Checkpoint(step=s, path=f"checkpoints/{s}", bytes=1) for s in (30, 4)],

@@ -174,3 +174,10 @@ def test_who_held_moved_and_released_is_in_the_runs_events(bench: Bench) -> None
     assert [(event["seq"], event["data"]["action"], event["data"]["who"]) for event in found] == [
         (2, "hold", "browser"), (3, "move", "command line"), (4, "start", "api"),
     ]  # fmt: skip
+
+
+def test_run_waits_for_those_on_its_device_that_do_not_share_with_it(bench: Bench) -> None:
+    first, card, alone, sharing = bench.add(share=True), bench.add("cuda:0"), bench.add(), bench.add(share=True)
+    assert sorted(bench.start_all()) == sorted([first, card])
+    assert [run.id for run in bench.queue.holders(alone)] == [first]
+    assert bench.queue.holders(sharing) == []

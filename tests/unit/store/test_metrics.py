@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from horizon_app.contracts.events import CheckpointWritten, metrics_event
 from horizon_app.store.checkpoints import checkpoints_of, forget_checkpoint, record_checkpoint
 from horizon_app.store.metrics import metric_keys, record_metrics, series
 from tests.support.stores import add_run, open_store
+
+pytestmark = pytest.mark.usefixtures("any_database")
 
 
 def test_series_keeps_gaps_and_flags_where_it_is_short(tmp_path: Path) -> None:

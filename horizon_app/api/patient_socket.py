@@ -1,0 +1,51 @@
+"""The server's end of a WebSocket: waits for a viewer that reads slowly, and drops one that does not read for good."""
+
+import contextlib
+import fcntl
+import struct
+import termios
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+_LAST_WORDS_S = 1.0
+
+
+class PatientSocket(WebSocketsSansIOProtocol):
+    """uvicorn's protocol with another end to a ping that is not answered in time.
+
+    The ping of a viewer on a slow line waits behind what it has not taken yet: while it takes something, it lives. One
+    that takes nothing never gets the close frame either, so that closing politely would keep its connection for ever.
+    """
+
+    _took_some = False
+    _waiting_bytes = 0
+
+    def resume_writing(self) -> None:
+        """The viewer has taken most of what waited here."""
+        self._took_some = True
+        super().resume_writing()
+
+    def send_keepalive_ping(self) -> None:
+        """Ask whether it lives."""
+        super().send_keepalive_ping()
+        self._begin_to_wait()
+
+    def keepalive_timeout(self) -> None:
+        """It has not answered in time."""
+        if self.ping_timeout is not None and (self._took_some or self._count_waiting() < self._waiting_bytes):
+            self._begin_to_wait()
+            self.pong_timer = self.loop.call_later(self.ping_timeout, self.keepalive_timeout)
+            return
+        super().keepalive_timeout()
+        self.loop.call_later(_LAST_WORDS_S, self.transport.abort)
+
+    def _begin_to_wait(self) -> None:
+        self._took_some, self._waiting_bytes = False, self._count_waiting()
+
+    def _count_waiting(self) -> int:
+        """Bytes that it has not taken: here, and in the kernel where that tells."""
+        waiting = self.transport.get_write_buffer_size()
+        with contextlib.suppress(OSError, ValueError):
+            descriptor: int = self.transport.get_extra_info("socket").fileno()
+            waiting += struct.unpack("i", fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4)))[0]
+        return waiting

@@ -1,0 +1,1 @@
+"""Reports of runs: self-contained HTML files without a script, with the curves drawn here as SVG."""

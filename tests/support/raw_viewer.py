@@ -1,0 +1,84 @@
+"""A viewer that does to its socket what no client library would: no pongs, rubbish, an end without a word."""
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Self
+from urllib.parse import urlsplit
+
+TEXT, BINARY, CLOSE, PING, PONG = 0x1, 0x2, 0x8, 0x9, 0xA
+
+
+class RawViewer:
+    """A WebSocket after its handshake."""
+
+    def __init__(self, url: str, *, receive_bytes: int | None = None) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname is not None and parts.port is not None
+        self.socket = socket.socket()
+        if receive_bytes is not None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.socket.settimeout(20)
+        self.socket.connect((parts.hostname, parts.port))
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+        self.socket.sendall(
+            f"GET {target} HTTP/1.1\r\nHost: {parts.netloc}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += self._exactly(1)
+        assert head.startswith(b"HTTP/1.1 101"), head
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, opcode: int, content: bytes) -> None:
+        """One whole frame, masked as a client's."""
+        length = len(content)
+        if length > 0xFFFF:
+            sizes = b"\xff" + struct.pack(">Q", length)
+        else:
+            sizes = bytes([0x80 | length]) if length < 126 else b"\xfe" + struct.pack(">H", length)
+        mask = os.urandom(4)
+        masked = bytes(byte ^ mask[i % 4] for i, byte in enumerate(content))
+        self.socket.sendall(bytes([0x80 | opcode]) + sizes + mask + masked)
+
+    def frames(self) -> Iterator[tuple[int, bytes]]:
+        """Opcode and content of every frame until the server ends the connection."""
+        while True:
+            try:
+                first, second = self._exactly(2)
+            except ConnectionError:
+                return
+            length = second & 0x7F
+            if length == 126:
+                length = struct.unpack(">H", self._exactly(2))[0]
+            elif length == 127:
+                length = struct.unpack(">Q", self._exactly(8))[0]
+            yield first & 0x0F, self._exactly(length)
+
+    def close_code(self) -> int | None:
+        """Read on until the server closes; the code of its close frame, None where the connection just ends."""
+        for opcode, content in self.frames():
+            if opcode == CLOSE:
+                return struct.unpack(">H", content[:2])[0]
+        return None
+
+    def vanish(self) -> None:
+        """End the connection as a crash does: with a reset, without a close frame."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+    def _exactly(self, length: int) -> bytes:
+        content = b""
+        while len(content) < length:
+            part = self.socket.recv(length - len(content))
+            if not part:
+                raise ConnectionError("the server has ended the connection")
+            content += part
+        return content
