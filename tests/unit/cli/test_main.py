@@ -48,6 +48,8 @@ SURFACE = {
     "runs checkpoint": ["run_id", "--json", "--home"],
     "runs checkpoints": ["run_id", "--json", "--home"],
     "runs pin": ["run_id", "step", "--off", "--json", "--home"],
+    "db backup": ["file", "--force", "--json", "--home"],
+    "db check": ["--json", "--home"],
     "token new": ["--json", "--home"],
     "token remove": ["--json", "--home"],
 }  # fmt: skip
