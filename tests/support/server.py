@@ -115,6 +115,12 @@ class ServerProcess:
         self.client.close()
         return code
 
+    @property
+    def pid(self) -> int:
+        """Process id of the server."""
+        assert self._process is not None
+        return self._process.pid
+
     def __enter__(self) -> Self:
         return self.start()
 
