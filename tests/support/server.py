@@ -76,6 +76,12 @@ class ServerProcess:
         self._environment = environment
         self._process: subprocess.Popen[str] | None = None
 
+    @property
+    def pid(self) -> int:
+        """The process that serves."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> Self:
         """Start and wait until it answers."""
         environment = {
@@ -114,12 +120,6 @@ class ServerProcess:
         self._process = None
         self.client.close()
         return code
-
-    @property
-    def pid(self) -> int:
-        """Process id of the server."""
-        assert self._process is not None
-        return self._process.pid
 
     def __enter__(self) -> Self:
         return self.start()
