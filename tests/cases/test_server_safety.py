@@ -140,7 +140,7 @@ def test_path_that_leads_out_is_refused_wherever_a_body_or_a_query_names_one(pay
         assert CANARY not in answer.text
     for query in ({"path": payload}, {"path": ["ok.jsonl", payload]}, {"path": "ok.jsonl", "tokenizer": payload}):
         answer = client.get("/api/v1/datasets/preview", params=query)
-        assert answer.status_code == (400 if "\0" in payload else 422), query
+        assert answer.status_code == 422, query
         assert CANARY not in answer.text
 
 

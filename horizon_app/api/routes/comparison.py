@@ -54,7 +54,9 @@ def compare_runs(
 
 @router.get("/{run_id}/export", response_class=StreamingResponse, responses=_FILE)
 def export_history(
-    run_id: RunIdPath, station: Station, form: Annotated[ExportFormat, Query(alias="format")] = ExportFormat.JSON
+    run_id: RunIdPath,
+    station: Station,
+    form: Annotated[ExportFormat, Query(alias="format", description="kind of file")] = ExportFormat.JSON,
 ) -> StreamingResponse:
     """Everything of a run: `json` with every point, `csv` with a row per optimizer step, `html` as a report."""
     return _attachment(station.exports.export(run_id, form))
