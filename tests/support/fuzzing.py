@@ -9,8 +9,8 @@ from tests.support.server import ServerProcess, furnish_home
 
 _RUN_OF_THE_EXAMPLES = "20260131-120000-a1b2c3"
 _LEFT_OUT = "positive_data_acceptance,unsupported_method"
-"""A body may keep to the schema and yet name a file that is not there: that is a 422, and meant. And `/runs/compare` is,
-for other methods than GET, the address of a run of that name."""
+"""A body may keep to the schema and yet name a file that is not there: that is a 422, and meant. And for other methods
+than GET, `/runs/compare` is the address of a run of that name."""
 _SLOW = "example"
 """Writes the starter model, with torch."""
 
