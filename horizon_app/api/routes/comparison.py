@@ -58,7 +58,7 @@ def compare_runs(
 def export_history(
     run_id: RunIdPath,
     station: Station,
-    form: Annotated[ExportFormat, Query(alias="format", description="of the file")] = ExportFormat.JSON,
+    form: Annotated[ExportFormat, Query(alias="format", description="kind of file")] = ExportFormat.JSON,
 ) -> StreamingResponse:
     """Everything of a run: `json` with every point, `csv` with a row per optimizer step, `html` as a report."""
     return _attachment(station.exports.export(run_id, form))
