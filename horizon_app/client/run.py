@@ -95,7 +95,12 @@ class Run:
     ) -> Series: ...
     @overload
     def metrics(
-        self, *keys: str, first: int | None = None, last: int | None = None, max_points: int = 1000
+        self, key: str, second: str, /, *more: str, first: int | None = None, last: int | None = None,
+        max_points: int = 1000,
+    ) -> dict[str, Series]: ...  # fmt: skip
+    @overload
+    def metrics(
+        self, *, first: int | None = None, last: int | None = None, max_points: int = 1000
     ) -> dict[str, Series]: ...
     def metrics(
         self, *keys: str, first: int | None = None, last: int | None = None, max_points: int = 1000
