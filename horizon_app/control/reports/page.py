@@ -34,7 +34,7 @@ def _environment() -> Environment:
         "slot": _slot,
         "bytes": _bytes,
     }
-    environment.globals["style"] = Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8"))  # noqa: S704 - ours
+    environment.globals |= {"style": Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8"))}  # noqa: S704 - ours
     return environment
 
 
