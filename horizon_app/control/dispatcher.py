@@ -15,6 +15,7 @@ from horizon_app.control.supervisor import TICK_S, Supervisor
 from horizon_app.logs import about_run
 from horizon_app.settings import AppSettings
 from horizon_app.store.database import Database
+from horizon_app.store.errors import DatabaseBusy
 from horizon_app.store.queue import lately_ended
 from horizon_app.store.runs import StoredRun, changed_since, live_runs
 
@@ -60,6 +61,8 @@ class Dispatcher:
             while True:
                 try:
                     await self._round(only, may_start)
+                except DatabaseBusy as busy:
+                    _log.warning("the queue waits: %s", busy)
                 # Like a supervisor's task: trouble of one round is logged whole, and the next one tries again.
                 except Exception:  # noqa: BLE001
                     _log.exception("a round of the dispatcher failed")

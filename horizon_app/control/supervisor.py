@@ -278,9 +278,10 @@ class Supervisor:
         if kind == self._trouble:
             return
         self._trouble = kind
+        if isinstance(error, DatabaseBusy):  # nothing can be recorded now, and nothing is lost: the journal has it
+            _log.warning("run %s is recorded later: %s", self._run.id, error)
+            return
         _log.error("run %s: %s", self._run.id, trace)
-        if isinstance(error, DatabaseBusy):
-            return  # nothing can be recorded now
         try:
             await asyncio.to_thread(
                 note, self._database, self._run.id, [LogWritten(level="error", message=f"the server's watch: {trace}")]

@@ -1,4 +1,6 @@
 /** The server's REST calls. Every failure is an ApiProblem; what to show of it is the caller's choice. */
+
+import { authorization, token, wantToken } from "./token";
 import type {
   ChangedKnobs,
   DatasetsAnswer,
@@ -53,11 +55,13 @@ async function call<T>(
   const pairs = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
   const search = new URLSearchParams(pairs.map(([key, value]) => [key, String(value)])).toString();
   let response: Response;
+  const tried = token();
   try {
     response = await fetch(`${ROOT}${path}${search ? `?${search}` : ""}`, {
       method,
       headers: {
         accept: "application/json",
+        ...authorization(),
         ...(body === undefined ? {} : { "content-type": "application/json" }),
         ...headers,
       },
@@ -68,6 +72,7 @@ async function call<T>(
     if (signal?.aborted) throw error;
     throw new ApiProblem(0, "unreachable", "", []);
   }
+  if (response.status === 401) wantToken(tried);
   if (!response.ok) throw await problemOf(response);
   return (await response.json()) as T;
 }

@@ -10,6 +10,12 @@ export const en = {
   "lamp.reconnecting": "Reconnecting",
   "lamp.offline": "Offline",
   "lamp.age": "data {age} old",
+  "token.title": "This server wants its access token",
+  "token.text":
+    "It was printed when it was made. `horizon token new` on the server's machine makes another. The token is kept until this tab is closed.",
+  "token.field": "Access token",
+  "token.refused": "The server refused that token.",
+  "token.open": "Open",
   "lang.switch": "中文",
   "lang.label": "Switch to Chinese",
   "theme.auto": "Theme: as the system",

@@ -12,6 +12,12 @@ export const zh: Record<Key, string> = {
   "lamp.reconnecting": "正在重连",
   "lamp.offline": "离线",
   "lamp.age": "数据已有 {age}",
+  "token.title": "此服务器需要访问令牌",
+  "token.text":
+    "令牌在生成时显示过一次。在服务器所在的机器上运行 `horizon token new` 可生成新的令牌。令牌保存到此标签页关闭为止。",
+  "token.field": "访问令牌",
+  "token.refused": "服务器拒绝了该令牌。",
+  "token.open": "打开",
   "lang.switch": "EN",
   "lang.label": "切换到英文",
   "theme.auto": "主题：跟随系统",

@@ -1,5 +1,7 @@
 /** A WebSocket that comes back: with a growing pause, and with an address asked anew each time (so that `after` is right). */
 
+import { subprotocols } from "../api/token";
+
 export type SocketState = "connecting" | "open" | "waiting" | "closed";
 
 export interface SocketHandlers {
@@ -55,7 +57,7 @@ export class ReconnectingSocket {
   private connect(): void {
     this.timer = null;
     this.handlers.state?.("connecting");
-    const socket = new WebSocket(this.handlers.address());
+    const socket = new WebSocket(this.handlers.address(), subprotocols());
     socket.binaryType = "arraybuffer";
     this.socket = socket;
     socket.onopen = () => {
