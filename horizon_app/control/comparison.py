@@ -117,8 +117,10 @@ def flat_spec(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Dotted key -> value of a spec."""
     found: dict[str, Any] = {}
     for key, value in spec.items():
-        is_section = isinstance(value, dict) and bool(cast(dict[str, Any], value))
-        found |= flat_spec(value, f"{prefix}{key}.") if is_section else {f"{prefix}{key}": value}
+        if isinstance(value, dict) and value:
+            found |= flat_spec(cast(dict[str, Any], value), f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
     return found
 
 
