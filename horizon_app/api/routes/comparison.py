@@ -1,10 +1,11 @@
 """Runs side by side, and histories for others."""
 
 import re
+from http import HTTPStatus
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import HTMLResponse, StreamingResponse
 
 from horizon_app.api.deps import CommasToo, RunIdPath, Station
@@ -52,6 +53,12 @@ def compare_runs(
 
     headers = {"Content-Disposition": content_disposition("comparison.html"), "Cache-Control": "no-store"}
     return HTMLResponse(comparison_report(comparison), headers=headers)
+
+
+@router.api_route("/compare", methods=["PATCH", "DELETE"], include_in_schema=False)
+def refuse_other_methods() -> None:
+    """Nothing but GET: without this, the routes of one run would look for a run of that name."""
+    raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET"})
 
 
 @router.get("/{run_id}/export", response_class=StreamingResponse, responses=_FILE)
