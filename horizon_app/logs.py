@@ -18,7 +18,7 @@ LogFormat = Literal["human", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 FILE_BYTES = 10 << 20
 FILES_KEPT = 5
-_CHATTY = ("alembic.runtime.plugins", "httpx", "httpcore", "asyncio")
+_CHATTY = ("alembic", "httpx", "httpcore", "asyncio")
 """What they log below a warning tells nobody anything; and httpx names whole addresses."""
 _about: ContextVar[str | None] = ContextVar("run_id", default=None)
 _ESCAPES = {number: f"\\x{number:02x}" for number in (*range(32), 127, *range(128, 160)) if number != 9}

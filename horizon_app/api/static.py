@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 import horizon_app
 
 _NOT_BUILT = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Horizon</title>
-<body style="font-family: system-ui; max-width: 40rem; margin: 4rem auto; line-height: 1.5">
+<body>
 <h1>The server runs, but the UI is not built</h1>
 <p>In a clone, run <code>make run</code>, or build it with <code>python frontend/build_hook.py build</code>, and reload
 this page. An installed wheel always holds the UI.</p>

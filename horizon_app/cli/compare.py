@@ -76,7 +76,7 @@ def _print(comparison: "Comparison") -> None:
     if shown:
         table = _table(comparison, "last metrics")
         for key in sorted(shown):
-            table.add_row(key, *(_number(run.metrics.get(key)) for run in comparison.runs))
+            table.add_row(key, *(_number(key, run.metrics.get(key)) for run in comparison.runs))
         console.print("", table, sep="\n")
     if not comparison.differences:
         console.print("\nthe specs are the same", highlight=False)
@@ -118,8 +118,12 @@ def _table(comparison: "Comparison", corner: str) -> "Table":
     return table
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.6g}"
+def _number(key: str, value: float | None) -> str:
+    from horizon_app.cli.quantities import show_bytes
+
+    if value is None:
+        return "–"
+    return show_bytes(value) if key.endswith("_bytes") else f"{value:,.6g}"
 
 
 def _plain(value: Any) -> str:

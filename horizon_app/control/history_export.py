@@ -19,11 +19,13 @@ from horizon_app.control.metric_points import windows
 from horizon_app.store.database import Database, dump_json
 from horizon_app.store.knobs import changes_of
 from horizon_app.store.metrics import StoredSeries, metric_keys
+from horizon_app.store.segments import superseded_series
 
 _PAGE_EVENTS = 500
 _KEPT_IN_MEMORY = 1 << 20
 _PIECE = 1 << 16
-_APART = {"spec", "checkpoints"}
+_APART = {"spec", "checkpoints", "segments"}
+_ALL = 1 << 62
 _FLAGS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
@@ -93,7 +95,8 @@ class HistoryExports:
         yield from self._json_list("logs", self._events(run.id, ("log",)))
         with self._database.read() as tx:
             changes = [change.model_dump(mode="json") for change in changes_of(tx, run.id)]
-        yield f',"knobs":{dump_json(changes)}'.encode()
+        yield f',"knobs":{dump_json(changes)},"segments":{dump_json(body["segments"])}'.encode()
+        yield from self._json_list("superseded", self._superseded(run.id))
         yield f',"checkpoints":{dump_json(body["checkpoints"])}}}\n'.encode()
 
     def _json_metrics(self, run: RunDetail) -> Iterator[bytes]:
@@ -132,6 +135,15 @@ class HistoryExports:
         for number, item in enumerate(items):
             yield f"{',' if number else ''}{dump_json(item)}".encode()
         yield b"]"
+
+    def _superseded(self, run_id: str) -> Iterator[Any]:
+        """What each segment measured of steps that a later one did again: a tail of the run, so read at once."""
+        with self._database.read() as tx:
+            found = superseded_series(tx, run_id, None, first=None, last=None, max_points=_ALL)
+        for segment, series in found.items():
+            metrics = {key: {"x": one.steps, "y": one.values} for key, one in series.items()}
+            flags = {key: one.nonfinite for key, one in series.items() if one.nonfinite}
+            yield {"segment": segment, "metrics": metrics, "nonfinite": flags}
 
     def _events(self, run_id: str, types: tuple[str, ...]) -> Iterator[Any]:
         after = 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.bench import checkpoints, facts, memory, paging, peers, telemetry, throughput
+from tests.bench import checkpoints, facts, load, memory, paging, peers, telemetry, throughput
 from tests.bench.ballast import GIB
 from tests.bench.peer_install import default_folder
 from tests.bench.report import Options, Report, machine_roofs
@@ -75,6 +75,7 @@ _GROUPS: dict[str, Callable[[Options, Report], None]] = {
     "checkpoints": checkpoints.run,
     "kills": _kills,
     "chaos": _chaos,
+    "load": load.run,
     "facts": facts.run,
     "fuzz": _fuzz,
 }
@@ -89,6 +90,7 @@ That was what fits in about 20 minutes on two cores. The rest, best on an otherw
   python -m tests.bench checkpoints               a checkpoint of 1.5 GB of weights: memory, seconds, what steps lose
   python -m tests.bench facts                     SmolLM2 learns 500 facts, is exported, and asked the same
   python -m tests.bench fuzz                      requests made from the OpenAPI schema, 100 for each route
+  python -m tests.bench load                      10,000 runs, a million points: the server's answers, timed
   python -m tests.bench kills                     50 workers killed at random instants, and how their runs go on
   python -m tests.bench chaos                     100 kills of server and workers, with clients watching
 """
@@ -109,6 +111,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--profile", action="store_true", help="after the throughput tables, where a step's time goes")
     parser.add_argument("--facts", type=int, default=500, help="how many SmolLM2 learns in the facts group")
     parser.add_argument("--fact-epochs", type=int, default=8, help="how often it sees each of them")
+    parser.add_argument("--runs", type=int, default=10_000, help="runs of the history in the load group")
+    parser.add_argument("--points", type=int, default=1_000_000, help="points of its large runs, and lines of a log")
+    parser.add_argument("--home", type=Path, help="where the load group keeps its history, to be used again")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the raw figures there")
     return parser
 
@@ -128,7 +133,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             disk_folder=asked.disk_folder.resolve(), peers_folder=asked.peers_dir.resolve(),
             worker_settings_for_peers=asked.tuned_peers, ballast=asked.ballast,
             ballast_leaves=int(asked.ballast_leaves * GIB), paging_sequences=asked.paging_sequences,
-            profile=asked.profile, facts=asked.facts, fact_epochs=asked.fact_epochs,
+            profile=asked.profile, facts=asked.facts, fact_epochs=asked.fact_epochs, history_home=asked.home,
+            history_runs=asked.runs, history_points=asked.points,
         )  # fmt: skip
         if number == 0:
             machine_roofs(options, report)

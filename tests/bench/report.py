@@ -25,6 +25,9 @@ class Options:
     profile: bool
     facts: int
     fact_epochs: int
+    history_home: Path | None
+    history_runs: int
+    history_points: int
 
 
 @dataclass(kw_only=True, slots=True)

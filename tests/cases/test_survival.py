@@ -24,7 +24,7 @@ INPUTS = Path(__file__).parent / "inputs"
 
 def worker_of(server: ServerProcess, run_id: str) -> psutil.Process:
     path = server.home / "runs" / run_id / "worker.json"
-    return psutil.Process(json.loads(wait_for(lambda: path.exists() and path.read_text(), "a worker"))["pid"])
+    return psutil.Process(json.loads(wait_for(lambda: path.read_text() if path.exists() else "", "a worker"))["pid"])
 
 
 # -- E04: the worker dies. The case's word is `failed`; ours for a worker that vanished is `interrupted`.

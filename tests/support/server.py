@@ -76,6 +76,12 @@ class ServerProcess:
         self._environment = environment
         self._process: subprocess.Popen[str] | None = None
 
+    @property
+    def pid(self) -> int:
+        """The process that serves."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> Self:
         """Start and wait until it answers."""
         environment = {

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from horizon_app.contracts.events import metrics_event
+from horizon_app.contracts.events import FactNoted, metrics_event
 from horizon_app.contracts.ids import RunId, new_run_id
 from horizon_app.contracts.run_state import RunState
-from horizon_app.control.lifecycle import change_state
+from horizon_app.control.lifecycle import change_state, locked_run
 from horizon_app.control.recorder import JournalBatch, record_batch
 from horizon_app.settings import AppSettings
 from horizon_app.store.database import Database, open_database
@@ -113,3 +113,13 @@ def add_measured_run(database: Database, series: dict[str, dict[int, float]], **
     with database.write() as tx:
         change_state(tx, run_id, RunState.FINISHED, who="test")
     return run_id
+
+
+def resume_behind(database: Database, run_id: RunId, *, step: int) -> None:
+    """Let another worker go on with an ended run, from a step that lies before its last one."""
+    with database.write() as tx:
+        for state in (RunState.QUEUED, RunState.STARTING):
+            change_state(tx, run_id, state, who="test")
+        journal_seq = locked_run(tx, run_id).journal_seq
+    line = FactNoted(kind="resumed", message="", data={"step": step}).model_dump_json().encode()
+    record_batch(database, run_id, JournalBatch(first_line=journal_seq + 1, end_bytes=1 << 30, lines=[line]))

@@ -4,6 +4,8 @@ import asyncio
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,3 +100,18 @@ def test_nothing_is_left_behind_when_the_server_has_ended(tmp_path: Path) -> Non
     with log_server("human", "info", tmp_path / "server.log", stream=io.StringIO()):
         pass
     assert logging.getLogger().handlers == before
+
+
+def test_worker_names_its_run_in_every_line_of_every_thread() -> None:
+    code = (
+        "import logging, threading\n"
+        "from horizon_app.logs import log_to_stderr\n"
+        "log_to_stderr('json', 'info', run_id='run-7')\n"
+        "thread = threading.Thread(target=logging.getLogger('x').info, args=('hello',))\n"
+        "thread.start(); thread.join()\n"
+        "import warnings; warnings.warn('careful')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [(line["logger"], line["run_id"]) for line in lines] == [("x", "run-7"), ("py.warnings", "run-7")]
+    assert done.stdout == ""

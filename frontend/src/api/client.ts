@@ -1,10 +1,15 @@
 /** The server's REST calls. Every failure is an ApiProblem; what to show of it is the caller's choice. */
+
+import { authorization, token, wantToken } from "./token";
 import type {
+  ChangedKnobs,
   DatasetsAnswer,
   EventsAnswer,
   ExampleAnswer,
   FieldProblem,
   Freed,
+  KnobsAnswer,
+  KnobValue,
   LogAnswer,
   ModelsAnswer,
   Problem,
@@ -50,11 +55,13 @@ async function call<T>(
   const pairs = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
   const search = new URLSearchParams(pairs.map(([key, value]) => [key, String(value)])).toString();
   let response: Response;
+  const tried = token();
   try {
     response = await fetch(`${ROOT}${path}${search ? `?${search}` : ""}`, {
       method,
       headers: {
         accept: "application/json",
+        ...authorization(),
         ...(body === undefined ? {} : { "content-type": "application/json" }),
         ...headers,
       },
@@ -65,6 +72,7 @@ async function call<T>(
     if (signal?.aborted) throw error;
     throw new ApiProblem(0, "unreachable", "", []);
   }
+  if (response.status === 401) wantToken(tried);
   if (!response.ok) throw await problemOf(response);
   return (await response.json()) as T;
 }
@@ -107,6 +115,17 @@ export const api = {
   create: (spec: SpecDocument, key: string) =>
     call<RunDetail>("/runs", { method: "POST", body: { spec, start: true }, headers: { "idempotency-key": key } }),
   stop: (id: string, save: boolean) => call<Run>(`${at(id)}/stop`, { method: "POST", body: { save } }),
+  pause: (id: string) => call<Run>(`${at(id)}/pause`, { method: "POST", body: {} }),
+  saveNow: (id: string) => call<Run>(`${at(id)}/checkpoint`, { method: "POST" }),
+  knobs: (id: string) => call<KnobsAnswer>(`${at(id)}/knobs`),
+  setKnobs: (id: string, values: Partial<Record<string, KnobValue>>, version: number) =>
+    call<ChangedKnobs>(`${at(id)}/knobs`, {
+      method: "PATCH",
+      body: values,
+      headers: { "if-match": `"${version}"` },
+    }),
+  undoKnob: (id: string, number: number) =>
+    call<ChangedKnobs>(`${at(id)}/knobs/undo`, { method: "POST", body: { number } }),
   resume: (id: string) => call<Run>(`${at(id)}/resume`, { method: "POST", body: {} }),
   remove: (id: string) => call<Freed>(at(id), { method: "DELETE" }),
   series: (id: string, { keys, from, to, maxPoints }: SeriesQuery) =>

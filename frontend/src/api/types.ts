@@ -20,6 +20,12 @@ export type EventsAnswer = Schemas["EventsAnswer"];
 export type LogAnswer = Schemas["LogAnswer"];
 export type ExampleAnswer = Schemas["ExampleAnswer"];
 export type Freed = Schemas["Freed"];
+export type KnobName = Schemas["Knob"];
+export type KnobValue = number | string;
+export type KnobRange = Schemas["KnobRange"];
+export type KnobChange = Schemas["KnobChange"];
+export type KnobsAnswer = Schemas["KnobsAnswer"];
+export type ChangedKnobs = Schemas["ChangedKnobs"];
 export type FieldProblem = Schemas["FieldProblem"];
 export type Problem = Schemas["Problem"];
 
@@ -32,8 +38,9 @@ export type TextFrame =
   | Tagged<"FactFrame", "event">
   | Tagged<"CheckpointFrame", "checkpoint">
   | Tagged<"SampleFrame", "sample">
+  | Tagged<"KnobFrame", "knobs">
   | Tagged<"SnapshotFrame", "snapshot">;
-export type RunFrame = Schemas["RunFrame"];
+export type OverviewFrame = Tagged<"RunFrame", "run"> | Tagged<"RunGone", "gone">;
 export type ResidencyWish = Schemas["ResidencyWish"];
 
 /** A run spec as a plain document: keys to values, sections to mappings. */

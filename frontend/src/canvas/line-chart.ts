@@ -1,5 +1,6 @@
 /** A curve over optimizer steps: uPlot with this page's look, drag to zoom, double click to see all. */
 import uPlot from "uplot";
+import { drawFlags, type Flag } from "./flags";
 import { color, font, onThemeChange } from "./palette";
 import { cancelPaint, requestPaint } from "./redraw";
 
@@ -41,6 +42,7 @@ export class LineChart {
   private data: [number[], ...Column[]];
   private gaps: readonly number[] = [];
   private zoom: [number, number] | null = null;
+  private flags: readonly Flag[] = [];
 
   constructor(
     host: HTMLElement,
@@ -69,6 +71,13 @@ export class LineChart {
     const changed = this.zoom?.[0] !== zoom?.[0] || this.zoom?.[1] !== zoom?.[1];
     this.zoom = zoom;
     requestPaint(this, changed);
+  }
+
+  /** Mark steps at which something was changed. */
+  setFlags(flags: readonly Flag[]): void {
+    if (flags.length === 0 && this.flags.length === 0) return;
+    this.flags = flags;
+    requestPaint(this, true);
   }
 
   paint(): void {
@@ -198,6 +207,7 @@ export class LineChart {
       g.lineTo(x, top + 6 * ratio);
       g.fill();
     }
+    drawFlags(plot, this.flags);
     this.decorateEnd(plot, g, ratio);
     g.restore();
   }

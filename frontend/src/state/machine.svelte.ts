@@ -1,6 +1,6 @@
 /** The machine and the line to the server: meters, the lamp, and every change of any run. */
 import { api, socketAddress } from "../api/client";
-import type { Run, RunFrame, SystemAnswer } from "../api/types";
+import type { OverviewFrame, Run, SystemAnswer } from "../api/types";
 import { isLive } from "../stream/fold";
 import { ReconnectingSocket } from "../stream/socket";
 import { whileVisible } from "./visibility";
@@ -19,6 +19,7 @@ export const machine = $state<{
 }>({ system: null, lamp: "reconnecting", ageMs: 0, active: null });
 
 const listeners = new Set<(run: Run) => void>();
+const departures = new Set<(id: string) => void>();
 const returns = new Set<() => void>();
 let heard = Date.now();
 let socketOpen = false;
@@ -27,6 +28,12 @@ let socketOpen = false;
 export function onRunChange(listener: (run: Run) => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
+}
+
+/** Hear of every run that was deleted; answers how to stop. */
+export function onRunGone(listener: (id: string) => void): () => void {
+  departures.add(listener);
+  return () => departures.delete(listener);
 }
 
 /** Hear when the server is back after it was gone; answers how to stop. */
@@ -39,7 +46,7 @@ export function onReturn(listener: () => void): () => void {
 export function connectMachine(): () => void {
   const socket = new ReconnectingSocket({
     address: () => socketAddress("/stream"),
-    text: (message) => take(message as RunFrame),
+    text: (message) => take(message as OverviewFrame),
     state: (state) => {
       const wasOpen = socketOpen;
       socketOpen = state === "open";
@@ -57,8 +64,13 @@ export function connectMachine(): () => void {
   };
 }
 
-function take(frame: RunFrame): void {
+function take(frame: OverviewFrame): void {
   heard = Date.now();
+  if (frame.type === "gone") {
+    if (machine.active?.id === frame.id) machine.active = null;
+    for (const listener of departures) listener(frame.id);
+    return;
+  }
   const { run } = frame;
   if (isLive(run.state)) machine.active = run;
   else if (machine.active?.id === run.id) machine.active = null;

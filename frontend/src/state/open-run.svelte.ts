@@ -6,6 +6,7 @@ import { FrameError, fromBase64, ResidencyFrame } from "../stream/frame";
 import { lineOf, mergeLines } from "../stream/log-lines";
 import { ReconnectingSocket } from "../stream/socket";
 import { Curves } from "./curves";
+import { LiveKnobs } from "./live-knobs.svelte";
 
 const HIDDEN_HZ = 0.2;
 const VISIBLE_HZ = 5;
@@ -27,6 +28,7 @@ export class OpenRun {
 
   readonly curves = new Curves();
   readonly frame = new ResidencyFrame();
+  readonly knobs: LiveKnobs;
 
   private socket: ReconnectingSocket | null = null;
   private seq = 0;
@@ -36,6 +38,7 @@ export class OpenRun {
   private readonly frameListeners = new Set<() => void>();
 
   constructor(readonly id: string) {
+    this.knobs = new LiveKnobs(id);
     document.addEventListener("visibilitychange", this.tellWish);
     void this.open();
   }
@@ -69,7 +72,7 @@ export class OpenRun {
       if (this.closed) return;
       this.run = run;
       this.seq = run.last_seq;
-      await Promise.all([this.fetchCurves(), this.fetchResidency(), this.fetchLogs()]);
+      await Promise.all([this.fetchCurves(), this.fetchResidency(), this.fetchLogs(), this.knobs.load()]);
     } catch (error) {
       this.problem = error instanceof ApiProblem ? error : new ApiProblem(0, String(error), "", []);
       return;
@@ -84,6 +87,9 @@ export class OpenRun {
       text: (message) => this.take(message as TextFrame),
       binary: (data) => this.takeFrame(data),
       opened: this.tellWish,
+      gone: () => {
+        this.problem = new ApiProblem(404, "", "", []);
+      },
     });
   }
 
@@ -103,6 +109,8 @@ export class OpenRun {
     if (frame.type === "metrics") {
       this.curves.take(frame.step, frame.values, frame.nonfinite ?? {});
       if (this.curves.overflowed) void this.refetchCurves();
+    } else if (frame.type === "knobs" || (frame.type === "event" && frame.kind === "plan")) {
+      void this.knobs.load();
     } else if (frame.type === "event" && frame.kind === "resumed") {
       this.beginAgain();
     } else if (this.run.layout_ready && this.layout === null) {
@@ -128,7 +136,7 @@ export class OpenRun {
     this.socket = null;
     try {
       this.run = await api.run(this.id);
-      await Promise.all([this.fetchCurves(), this.fetchResidency(), this.fetchLogs()]);
+      await Promise.all([this.fetchCurves(), this.fetchResidency(), this.fetchLogs(), this.knobs.load()]);
     } catch {
       // What the stream told stands.
     }

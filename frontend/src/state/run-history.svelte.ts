@@ -2,7 +2,7 @@
 import { ApiProblem, api } from "../api/client";
 import type { Run } from "../api/types";
 import { type RunsState, statesOf } from "./address";
-import { onReturn, onRunChange } from "./machine.svelte";
+import { onReturn, onRunChange, onRunGone } from "./machine.svelte";
 
 const PAGE = 100;
 const LARGEST_PAGE = 500;
@@ -21,7 +21,11 @@ export class RunHistory {
   private asked: RunsState | null = null;
   private running: AbortController | null = null;
   private timer: ReturnType<typeof setTimeout> | null = null;
-  private readonly stops = [onRunChange((run) => this.take(run)), onReturn(() => this.refresh())];
+  private readonly stops = [
+    onRunChange((run) => this.take(run)),
+    onRunGone((id) => this.leave(id)),
+    onReturn(() => this.refresh()),
+  ];
 
   /** Show another selection from its first page. */
   show(wanted: RunsState): void {
@@ -98,6 +102,11 @@ export class RunHistory {
     if (at >= 0) this.runs = this.runs.with(at, run);
     // A change of state may move rows in and out and changes the counts; one more step does not.
     if (before !== run.state) this.refreshSoon();
+  }
+
+  private leave(id: string): void {
+    if (this.runs.some((run) => run.id === id)) this.forget(id);
+    else this.refreshSoon();
   }
 
   private refreshSoon(): void {

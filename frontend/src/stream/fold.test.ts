@@ -19,6 +19,11 @@ const run: RunDetail = {
   metrics: {},
   sparkline: [],
   last_seq: 5,
+  cause: null,
+  exit_status: null,
+  resumable: false,
+  knobs_version: 0,
+  knobs: { prefetch_window: 3 } as RunDetail["knobs"],
   spec: {},
   plan: null,
   layout_ready: false,
@@ -87,6 +92,13 @@ test("checkpoints come, are written again, and are rotated away", () => {
   ]);
   const one = fold(two, frame({ type: "event", seq: 9, kind: "checkpoint_removed", message: "", data: { step: 20 } }));
   expect(one.checkpoints.map(({ step }) => step)).toEqual([10]);
+});
+
+test("a knob that holds is in force, one that was refused is not; both count as changes", () => {
+  const changed = (seq: number, number: number, value: number, status: string) =>
+    frame({ type: "knobs", seq, number, knob: "prefetch_window", old: 3, new: value, step: 4, status, message: "" });
+  const after = [changed(6, 1, 5, "holds"), changed(7, 2, 9, "refused")].reduce(fold, run);
+  expect([after.knobs.prefetch_window, after.knobs_version]).toEqual([5, 2]);
 });
 
 test("a snapshot replaces the run's fields and keeps what only the detail has", () => {

@@ -27,6 +27,10 @@ export function fold(run: RunDetail, frame: TextFrame): RunDetail {
         { step: frame.step, path: frame.path, bytes: frame.bytes },
       ];
       return next;
+    case "knobs":
+      next.knobs_version = Math.max(run.knobs_version, frame.number);
+      if (frame.status === "holds") next.knobs = { ...run.knobs, [frame.knob]: frame.new };
+      return next;
     case "log":
     case "sample":
       return next;

@@ -24,6 +24,8 @@ export function lineOf(frame: TextFrame): LogLine | null {
       return SILENT_KINDS.has(frame.kind)
         ? null
         : { seq, time, level: "info", message: `${frame.kind}: ${frame.message}` };
+    case "knobs":
+      return { seq, time, level: frame.status === "refused" ? "warning" : "info", message: frame.message };
     case "sample":
       return {
         seq,

@@ -1,5 +1,7 @@
 /** A WebSocket that comes back: with a growing pause, and with an address asked anew each time (so that `after` is right). */
 
+import { subprotocols } from "../api/token";
+
 export type SocketState = "connecting" | "open" | "waiting" | "closed";
 
 export interface SocketHandlers {
@@ -8,8 +10,11 @@ export interface SocketHandlers {
   binary?: (data: ArrayBuffer) => void;
   state?: (state: SocketState) => void;
   opened?: () => void;
+  /** What the socket looks at is not there any more: it does not come back. */
+  gone?: () => void;
 }
 
+const GONE = 4404;
 const FIRST_PAUSE_MS = 400;
 const LONGEST_PAUSE_MS = 8000;
 
@@ -52,7 +57,7 @@ export class ReconnectingSocket {
   private connect(): void {
     this.timer = null;
     this.handlers.state?.("connecting");
-    const socket = new WebSocket(this.handlers.address());
+    const socket = new WebSocket(this.handlers.address(), subprotocols());
     socket.binaryType = "arraybuffer";
     this.socket = socket;
     socket.onopen = () => {
@@ -65,8 +70,13 @@ export class ReconnectingSocket {
       if (typeof data === "string") this.handlers.text?.(JSON.parse(data));
       else this.handlers.binary?.(data);
     };
-    socket.onclose = () => {
+    socket.onclose = ({ code }) => {
       if (this.ended || this.socket !== socket) return;
+      if (code === GONE) {
+        this.close();
+        this.handlers.gone?.();
+        return;
+      }
       this.handlers.state?.("waiting");
       this.timer = setTimeout(() => this.connect(), pauseBefore(this.attempt, Math.random()));
       this.attempt += 1;

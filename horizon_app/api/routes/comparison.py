@@ -14,17 +14,19 @@ from horizon_app.control.comparison import FEWEST_RUNS, MOST_RUNS
 from horizon_app.control.history_export import ExportFormat, HistoryFile
 
 router = APIRouter(prefix="/runs", tags=["records"], responses={404: {"model": Problem}})
+_TEXT = {"type": "string"}
+_HTML = {"text/html": {"schema": _TEXT, "example": "<!doctype html>"}}
 _FILE: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The file, as an attachment named after the run",
         "content": {
-            "application/json": {"schema": {"type": "object"}},
-            "text/csv": {"schema": {"type": "string"}},
-            "text/html": {"schema": {"type": "string"}},
+            "application/json": {"schema": {"type": "object"}, "example": {"metrics": {}}},
+            "text/csv": {"schema": _TEXT, "example": "step,train/loss\r\n1,4.1\r\n"},
+            **_HTML,
         },
     }
 }
-_REPORT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/html": {"schema": {"type": "string"}}}}}
+_REPORT: dict[int | str, dict[str, Any]] = {200: {"content": _HTML}}
 
 
 @router.get("/compare", response_model=Comparison, responses={422: {"model": Problem}, **_REPORT})
@@ -46,7 +48,7 @@ def compare_runs(
     comparison = station.comparisons.compare(ids, keys, max_points=max_points, axis=x)
     if form == "json":
         return comparison
-    from horizon_app.control.reports.comparison_report import comparison_report
+    from horizon_app.control.reports.comparison_report import comparison_report  # the server starts without templates
 
     headers = {"Content-Disposition": content_disposition("comparison.html"), "Cache-Control": "no-store"}
     return HTMLResponse(comparison_report(comparison), headers=headers)
@@ -54,7 +56,9 @@ def compare_runs(
 
 @router.get("/{run_id}/export", response_class=StreamingResponse, responses=_FILE)
 def export_history(
-    run_id: RunIdPath, station: Station, form: Annotated[ExportFormat, Query(alias="format")] = ExportFormat.JSON
+    run_id: RunIdPath,
+    station: Station,
+    form: Annotated[ExportFormat, Query(alias="format", description="of the file")] = ExportFormat.JSON,
 ) -> StreamingResponse:
     """Everything of a run: `json` with every point, `csv` with a row per optimizer step, `html` as a report."""
     return _attachment(station.exports.export(run_id, form))

@@ -53,20 +53,21 @@ class _Cards:
     def __init__(self) -> None:
         import pynvml  # pyright: ignore[reportMissingTypeStubs] # here: the server starts without it
 
+        nvml: Any = pynvml
         self.driver, self.cuda, self.names = "", (0, 0), list[str]()
         try:
-            pynvml.nvmlInit()
-        except (pynvml.NVMLError, OSError):
+            nvml.nvmlInit()
+        except (nvml.NVMLError, OSError):
             return
         try:
-            self.driver = str(pynvml.nvmlSystemGetDriverVersion())
-            number = int(pynvml.nvmlSystemGetCudaDriverVersion_v2())
+            self.driver = str(nvml.nvmlSystemGetDriverVersion())
+            number = int(nvml.nvmlSystemGetCudaDriverVersion_v2())
             self.cuda = number // 1000, number % 1000 // 10
-            self.names = [_card(pynvml, index) for index in range(int(pynvml.nvmlDeviceGetCount()))]
-        except pynvml.NVMLError as error:
+            self.names = [_card(nvml, index) for index in range(int(nvml.nvmlDeviceGetCount()))]
+        except nvml.NVMLError as error:
             self.names.append(f"a card that does not answer ({error})")
         finally:
-            pynvml.nvmlShutdown()
+            nvml.nvmlShutdown()
 
 
 def _card(nvml: Any, index: int) -> str:

@@ -77,7 +77,7 @@ def _marks(changes: Sequence[KnobChange], events: Sequence[Frame]) -> list[Mark]
 
 def _charts(database: Database, history: History, run: RunDetail, marks: list[Mark]) -> Iterator[Chart | None]:
     keys = [_LOSS, "eval/loss", *(key for *_, metrics in _PLANS for key, _ in metrics)]
-    answer = history.series(run.id, keys, max_points=_POINTS)
+    answer = history.series(run.id, keys, max_points=_POINTS, superseded=True)
     odd = [Mark(x=step, label=flag, kind="odd") for step, flag in answer.nonfinite.get(_LOSS, [])[:_ODD_STEPS]]
     yield draw("Loss", _loss_lines(database, run, answer), marks=[*marks, *odd])
     for title, unit, from_zero, metrics in _PLANS:
@@ -97,7 +97,8 @@ def _loss_lines(database: Database, run: RunDetail, answer: SeriesAnswer) -> lis
     ]
     if answer.series["eval/loss"].x:
         lines.append(Line(label="eval", slot=2, points=_points(answer.series["eval/loss"])))
-    return lines
+    abandoned = [part.series[_LOSS] for part in answer.superseded if _LOSS in part.series]
+    return [*lines, *(Line(label="abandoned", slot=3, points=_points(one), faint=True) for one in abandoned)]
 
 
 def _points(series: Series) -> list[tuple[float, float | None]]:

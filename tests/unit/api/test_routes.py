@@ -76,8 +76,9 @@ def test_reference_names_every_call_and_needs_no_other_host(client: TestClient) 
     page = client.get("/docs").text
     for path, methods in client.get("/api/v1/openapi.json").json()["paths"].items():
         for method in methods:
-            assert f"{method.upper()} {path}" in page
-    assert "<script" not in page and "://" not in page
+            assert f"<b>{method.upper()}</b> {path}</code>" in page
+    assert page.count("curl ") == sum(map(len, client.get("/api/v1/openapi.json").json()["paths"].values()))
+    assert "<script" not in page and "://" not in page and " style=" not in page
 
 
 def test_machine_and_catalog_tell_what_is_there(client: TestClient, home: Path) -> None:

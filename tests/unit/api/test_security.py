@@ -102,6 +102,7 @@ def test_every_answer_has_the_headers_that_keep_other_sites_out(client: TestClie
     headers = client.get(path).headers
     assert "default-src 'self'" in headers["content-security-policy"]
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert "unsafe" not in headers["content-security-policy"]
     assert headers["x-content-type-options"] == "nosniff"
     assert "access-control-allow-origin" not in headers
 

@@ -19,7 +19,7 @@ from horizon_app.control.recorder import note
 from horizon_app.settings import AppSettings
 from horizon_app.store.database import Database
 from horizon_app.store.metrics import series
-from tests.support.stores import add_measured_run, add_run, open_store
+from tests.support.stores import add_measured_run, add_run, open_store, resume_behind
 
 NAN, INF = float("nan"), float("inf")
 
@@ -98,6 +98,17 @@ def test_csv_headings_are_no_formulas(key: str, exports: HistoryExports, databas
     text = whole(exports, add_measured_run(database, {key: {1: 1.0}}), ExportFormat.CSV)
     heading = next(csv.reader(io.StringIO(text, newline="")))[1]
     assert heading == f"'{key}"
+
+
+def test_json_keeps_what_was_done_again_apart_from_the_metrics(exports: HistoryExports, database: Database) -> None:
+    run_id = add_measured_run(database, {"a": {1: 1.0, 2: 2.0, 3: NAN}})
+    resume_behind(database, run_id, step=1)
+    body = strict(whole(exports, run_id, ExportFormat.JSON))
+    assert body["metrics"] == {"a": {"x": [1], "y": [1.0]}}
+    assert body["superseded"] == [
+        {"segment": 1, "metrics": {"a": {"x": [2, 3], "y": [2.0, None]}}, "nonfinite": {"a": [[3, "nan"]]}}
+    ]
+    assert [(part["number"], part["void_after"]) for part in body["segments"]] == [(1, 1), (2, None)]
 
 
 @pytest.mark.parametrize("form", [ExportFormat.CSV, ExportFormat.JSON])

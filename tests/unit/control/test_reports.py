@@ -18,7 +18,7 @@ from horizon_app.control.reports.comparison_report import comparison_report
 from horizon_app.settings import AppSettings
 from horizon_app.store.database import Database
 from horizon_app.store.knobs import insert_changes
-from tests.support.stores import add_measured_run, add_run, open_store
+from tests.support.stores import add_measured_run, add_run, open_store, resume_behind
 
 EVIL = "</style></title><script>alert(1)</script><img src=x onerror=alert(2)> \"'&"
 LOSSES = {step: 4.0 / step for step in range(1, 50)}
@@ -114,6 +114,16 @@ def test_report_of_a_run_that_never_started_is_whole(database: Database, history
     text = report(database, history, add_run(database))
     assert check_self_contained(text).tags.count("svg") == 0
     assert "Nothing was measured." in text
+
+
+def test_report_of_a_resumed_run_tells_its_lives_and_draws_the_abandoned_tail(
+    database: Database, history: History
+) -> None:
+    run_id = add_measured_run(database, {"train/loss": LOSSES})
+    resume_behind(database, run_id, step=20)
+    text = report(database, history, run_id)
+    assert check_self_contained(text).tags.count("path") == 3
+    assert "steps behind 20 were done again" in text
 
 
 def test_report_of_a_clone_shows_where_it_differs_from_its_parent(database: Database, history: History) -> None:

@@ -45,6 +45,35 @@ def test_heartbeat_of_a_deleted_folder_says_so_and_does_not_bring_it_back(tmp_pa
     assert not run_dir.exists()
 
 
+def test_heartbeat_of_a_renamed_folder_does_not_write_into_the_one_that_took_its_name(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    heartbeat = Heartbeat(run_dir, interval_s=0.01)
+    heartbeat.start()
+    run_dir.rename(tmp_path / "elsewhere")
+    run_dir.mkdir()
+    wait_until(lambda: heartbeat.unwanted, "the other folder is noticed")
+    heartbeat.close()
+    assert "deleted or renamed" in heartbeat.unwanted
+    assert beat_of(tmp_path / "elsewhere")["pid"] == os.getpid()
+
+
+def test_heartbeat_of_a_run_that_another_worker_took_over_stops_and_leaves_that_ones_name(tmp_path: Path) -> None:
+    heartbeat = Heartbeat(tmp_path, interval_s=0.01)
+    heartbeat._beat()
+    (tmp_path / "worker.json").write_text(json.dumps({"pid": 1, "start_time": 0.0}))
+    heartbeat._thread.start()
+    wait_until(lambda: heartbeat.unwanted, "the other worker is noticed")
+    heartbeat.close()
+    assert heartbeat.unwanted == "the worker process 1 has taken the run over"
+    assert beat_of(tmp_path) == {"pid": 1, "start_time": 0.0}
+
+
+def test_heartbeat_says_how_much_memory_was_held_at_most(tmp_path: Path) -> None:
+    Heartbeat(tmp_path)._beat()
+    assert beat_of(tmp_path)["peak_bytes"] >= psutil.Process().memory_info().rss // 2
+
+
 def test_heartbeat_on_a_full_disk_warns_once_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

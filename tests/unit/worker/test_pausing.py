@@ -4,7 +4,7 @@ import errno
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +32,7 @@ def tell(run_dir: Path, *commands: Command) -> None:
 
 
 @contextmanager
-def running(run_dir: Path, builders: Builders, stop: StopRequest | None = None) -> Iterator["Future[int]"]:
+def running(run_dir: Path, builders: Builders, stop: StopRequest | None = None) -> Generator["Future[int]"]:
     """A session on a thread of its own, which is stopped where the test does not end it."""
     stop = stop or StopRequest()
     with ThreadPoolExecutor(1) as thread:

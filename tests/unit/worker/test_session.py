@@ -21,6 +21,8 @@ from horizon_app.contracts.events import (
 from horizon_app.contracts.knobs import AskedChange, Knob, KnobValue
 from horizon_app.contracts.run_spec import TrainingSpec
 from horizon_app.contracts.run_state import RunState
+from horizon_app.data.errors import DataStopped
+from horizon_app.engine.errors import BuildStopped
 from horizon_app.worker.parts import Builders
 from horizon_app.worker.session import Session, optimizer_steps
 from horizon_app.worker.stop_request import StopRequest
@@ -228,6 +230,25 @@ def test_session_stopped_while_reading_data_never_builds_an_engine(tmp_path: Pat
 
     assert run_session(run_dir, dataclasses.replace(fake_builders(), data=data, engine=engine), stop) == 0
     assert states(run_dir) == ["stopped"]
+
+
+@pytest.mark.parametrize(("part", "doing"), [("data", "reading the data"), ("engine", "building the engine")])
+def test_session_whose_parts_heed_a_stop_is_stopped_in_the_middle_of_them(
+    part: str, doing: str, tmp_path: Path
+) -> None:
+    run_dir = make_run_folder(tmp_path / "run")
+    stop = StopRequest()
+
+    def heeds(*arguments: Any) -> Any:
+        should_stop = arguments[-1]
+        assert not should_stop()
+        stop.ask("stopped by SIGTERM", save=True)
+        assert should_stop()
+        raise DataStopped if part == "data" else BuildStopped("asked to stop")
+
+    assert run_session(run_dir, dataclasses.replace(fake_builders(), **{part: heeds}), stop) == 0
+    assert states(run_dir) == ["stopped"]
+    assert outcome(run_dir).reason == f"stopped by SIGTERM while {doing}, nothing saved"
 
 
 def test_session_stopped_during_its_last_step_is_finished(tmp_path: Path) -> None:
