@@ -59,7 +59,7 @@ def test_every_route_answers_a_wrong_method_with_405_and_those_it_has(app: FastA
         assert method in answer.headers["allow"].split(", "), path
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=501", "state=gone", "sort=size", "cursor=x", "tag=%00"])
+@pytest.mark.parametrize("query", ["limit=0", "limit=501", "state=gone", "sort=size", "cursor=x"])
 def test_list_with_a_bad_question_names_the_field(client: TestClient, query: str) -> None:
     found = problem(client.get(f"/api/v1/runs?{query}"), 422)
     assert found.errors[0].field.startswith(query.partition("=")[0])
