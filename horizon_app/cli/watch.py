@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from horizon_app.cli.completion import complete_run
 from horizon_app.cli.refusals import FAILED, INTERRUPTED, exit_codes, say
 from horizon_app.cli.settings_option import HomeOption, make_settings
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from horizon_app.settings import AppSettings
 
 RunOrAllArgument = Annotated[
-    str | None, typer.Argument(metavar="[RUN_ID]", help="All that is live or queued unless set.")
+    str | None,
+    typer.Argument(metavar="[RUN_ID]", help="All that is live or queued unless set.", autocompletion=complete_run),
 ]
 JsonLinesOption = Annotated[bool, typer.Option("--json", help="Print JSON Lines: one frame of the stream a line.")]
 AfterOption = Annotated[

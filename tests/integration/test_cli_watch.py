@@ -62,6 +62,19 @@ def test_watch_of_an_ended_run_says_how_it_ended_by_its_exit_code(server: Server
     assert (snapshot["type"], snapshot["run"]["state"]) == ("snapshot", "stopped")
 
 
+def test_watch_whose_reader_leaves_ends_quietly_and_leaves_the_run(server: ServerProcess) -> None:
+    run_id = server.submit(10_000, step_s=0.02)
+    watching = start_horizon("runs", "watch", run_id, "--json", "--after", "0", home=server.home)
+    assert watching.stdout is not None and watching.stderr is not None
+    with watching, watching.stderr:
+        assert json.loads(watching.stdout.readline())["seq"] == 1
+        watching.stdout.close()
+        assert (watching.wait(timeout=60), watching.stderr.read()) == (1, "")
+    assert server.get(f"/runs/{run_id}")["state"] == "running"
+    server.post(f"/runs/{run_id}/stop")
+    server.wait_state(run_id, "stopped")
+
+
 def test_watch_of_everything_ends_when_nothing_runs_or_waits(server: ServerProcess) -> None:
     runs = [server.submit(20, step_s=0.02), server.submit(3)]
     result = run_horizon("runs", "watch", "--json", home=server.home)

@@ -5,6 +5,12 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
+         * Axis
+         * @description What compared curves are drawn over.
+         * @enum {string}
+         */
+        Axis: "step" | "tokens" | "seconds";
+        /**
          * BadRows
          * @description What happens where a row of the data can't be used.
          * @enum {string}
@@ -60,6 +66,25 @@ export interface components {
             stages: components["schemas"]["StageLayout"][];
         };
         /**
+         * Cause
+         * @description What ended a run that did not end by itself.
+         * @enum {string}
+         */
+        Cause: "out_of_memory" | "signal" | "exit_code" | "exception" | "reboot" | "folder_gone" | "never_started" | "unknown";
+        /**
+         * ChangedKnobs
+         * @description What came of changes that were asked for.
+         */
+        ChangedKnobs: {
+            /** Changes */
+            changes: components["schemas"]["KnobChange"][];
+            /**
+             * Knobs Version
+             * @description to be sent as If-Match with the next change
+             */
+            knobs_version: number;
+        };
+        /**
          * ChatMessage
          * @description One turn of a conversation.
          */
@@ -78,6 +103,36 @@ export interface components {
          * @enum {string}
          */
         ChatTemplate: "tokenizer" | "chatml" | "llama3" | "gemma" | "alpaca";
+        /**
+         * Check
+         * @description One item of a checklist.
+         */
+        Check: {
+            /**
+             * Evidence
+             * @description what was found, with the numbers
+             */
+            evidence: string;
+            /**
+             * Fix
+             * @description what to do about it; empty where nothing has to be done
+             * @default
+             */
+            fix?: string;
+            /**
+             * Id
+             * @description a stable name, for example disk_space
+             */
+            id: string;
+            /**
+             * Threshold
+             * @description what is expected; empty where anything is fine
+             */
+            threshold: string;
+            /** Title */
+            title: string;
+            verdict: components["schemas"]["Verdict"];
+        };
         /**
          * Checkpoint
          * @description One checkpoint folder of a run.
@@ -165,6 +220,149 @@ export interface components {
         CheckpointsAnswer: {
             /** Checkpoints */
             checkpoints: components["schemas"]["Checkpoint"][];
+        };
+        /**
+         * CloneBody
+         * @description What is to be different in the new run.
+         */
+        CloneBody: {
+            /**
+             * Name
+             * @description the new run's name; that of the spec where left out
+             */
+            name?: string | null;
+            /**
+             * Set
+             * @description new values of the spec by dotted key, for example {"training.learning_rate": 1e-4}
+             */
+            set?: {
+                [key: string]: unknown;
+            };
+            /**
+             * Start
+             * @description false keeps the run from starting until it is released
+             * @default true
+             */
+            start?: boolean;
+        };
+        /**
+         * ComparedRun
+         * @description One run in a few numbers.
+         */
+        ComparedRun: {
+            /**
+             * Best Eval Loss
+             * @description lowest eval/loss
+             */
+            best_eval_loss: number | null;
+            /**
+             * Best Loss
+             * @description lowest train/loss
+             */
+            best_loss: number | null;
+            /**
+             * Best Loss Step
+             * @description optimizer step of the lowest train/loss
+             */
+            best_loss_step: number | null;
+            /** Device */
+            device: string | null;
+            /**
+             * Duration S
+             * @description seconds from its start to its end, or until now
+             */
+            duration_s: number | null;
+            /** Id */
+            id: string;
+            /**
+             * Last Loss
+             * @description newest train/loss; null where it was not finite
+             */
+            last_loss: number | null;
+            /**
+             * Metrics
+             * @description last value of each metric; null where it was not finite
+             */
+            metrics: {
+                [key: string]: number | null;
+            };
+            /** Model */
+            model: string;
+            /** Name */
+            name: string;
+            /** Reason */
+            reason: string;
+            /** Started At */
+            started_at: string | null;
+            state: components["schemas"]["RunState"];
+            /**
+             * Step
+             * @description optimizer steps done
+             */
+            step: number;
+            /**
+             * Tokens Per Second
+             * @description newest throughput/tokens_per_second
+             */
+            tokens_per_second: number | null;
+            /** Total Steps */
+            total_steps: number | null;
+        };
+        /**
+         * ComparedSeries
+         * @description One metric of one run.
+         */
+        ComparedSeries: {
+            /**
+             * Step
+             * @description optimizer steps
+             */
+            step: number[];
+            /**
+             * X
+             * @description the same places on the axis that was asked for
+             */
+            x: number[];
+            /**
+             * Y
+             * @description values; null where not finite
+             */
+            y: (number | null)[];
+        };
+        /**
+         * Comparison
+         * @description Several runs side by side, in the order in which they were named.
+         */
+        Comparison: {
+            axis: components["schemas"]["Axis"];
+            /**
+             * Differences
+             * @description keys of the specs, defaults filled in, that are not the same in all; without name, tags and notes
+             */
+            differences: components["schemas"]["SpecDifference"][];
+            /**
+             * Nonfinite
+             * @description metric key -> run id -> steps at which it was not finite, and how
+             */
+            nonfinite: {
+                [key: string]: {
+                    [key: string]: [
+                        number,
+                        "nan" | "inf" | "-inf"
+                    ][];
+                };
+            };
+            /** Runs */
+            runs: components["schemas"]["ComparedRun"][];
+            /**
+             * Series
+             * @description metric key -> run id -> points
+             */
+            series: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["ComparedSeries"];
+                };
+            };
         };
         /**
          * DataFileView
@@ -314,6 +512,24 @@ export interface components {
             datasets: components["schemas"]["DatasetEntry"][];
         };
         /**
+         * DeviceQueue
+         * @description What one device does and what waits for it.
+         */
+        DeviceQueue: {
+            /** Device */
+            device: string;
+            /**
+             * Live
+             * @description runs that may have a worker there now
+             */
+            live: components["schemas"]["Run"][];
+            /**
+             * Queued
+             * @description runs that wait, in order; held ones keep their place
+             */
+            queued: components["schemas"]["Run"][];
+        };
+        /**
          * DeviceUse
          * @description The device that trains: the first CUDA card, else the CPU.
          */
@@ -359,11 +575,20 @@ export interface components {
          * @description New labels of a run; what is left out stays.
          */
         EditBody: {
-            /** Name */
+            /**
+             * Name
+             * @description shown in the history
+             */
             name?: string | null;
-            /** Notes */
+            /**
+             * Notes
+             * @description free text
+             */
             notes?: string | null;
-            /** Tags */
+            /**
+             * Tags
+             * @description words to filter by, in place of all there were
+             */
             tags?: string[] | null;
         };
         /**
@@ -372,7 +597,7 @@ export interface components {
          */
         EventsAnswer: {
             /** Events */
-            events: (components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"] | components["schemas"]["SampleFrame"])[];
+            events: (components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"] | components["schemas"]["SampleFrame"] | components["schemas"]["KnobFrame"])[];
             /**
              * Last Seq
              * @description place of the newest event of the run
@@ -410,7 +635,7 @@ export interface components {
              * @description safetensors or gguf
              * @default safetensors
              */
-            format?: components["schemas"]["ExportFormat"];
+            format?: components["schemas"]["horizon_app__contracts__export__ExportFormat"];
             /**
              * Path
              * @description folder to make; over REST relative to the home folder
@@ -449,7 +674,7 @@ export interface components {
             dtype: components["schemas"]["ExportDtype"];
             /** Files */
             files: components["schemas"]["ExportedFile"][];
-            format: components["schemas"]["ExportFormat"];
+            format: components["schemas"]["ExportFormat-Output"];
             /**
              * Loaded
              * @description whether transformers loaded the folder and computed finite logits with it
@@ -498,7 +723,7 @@ export interface components {
          * @description Kind of files.
          * @enum {string}
          */
-        ExportFormat: "safetensors" | "gguf";
+        "ExportFormat-Output": "safetensors" | "gguf";
         /**
          * FactFrame
          * @description A fact, as streamed.
@@ -561,14 +786,29 @@ export interface components {
              */
             message: string;
         };
-        Frame: components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"] | components["schemas"]["SampleFrame"];
+        Frame: components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"] | components["schemas"]["SampleFrame"] | components["schemas"]["KnobFrame"];
         /**
          * Freed
          * @description What a deletion gave back.
          */
         Freed: {
-            /** Freed Bytes */
+            /**
+             * Freed Bytes
+             * @description on the disk; files that have another name outside of the run count as none
+             */
             freed_bytes: number;
+            /**
+             * Left Bytes
+             * @description what could not be removed; the server's next start tries again
+             * @default 0
+             */
+            left_bytes?: number;
+            /**
+             * Left In
+             * @description where that lies, and why it stayed
+             * @default
+             */
+            left_in?: string;
         };
         /**
          * GenerateBody
@@ -582,6 +822,7 @@ export interface components {
             checkpoint?: number | null;
             /**
              * Max New Tokens
+             * @description most tokens of the answer
              * @default 256
              */
             max_new_tokens?: number;
@@ -641,6 +882,18 @@ export interface components {
             version: string;
         };
         /**
+         * ExportFormat
+         * @description Kind of files.
+         * @enum {string}
+         */
+        horizon_app__contracts__export__ExportFormat: "safetensors" | "gguf";
+        /**
+         * ExportFormat
+         * @description What a history is exported as.
+         * @enum {string}
+         */
+        horizon_app__control__history_export__ExportFormat: "csv" | "json" | "html";
+        /**
          * HostUse
          * @description Processor and memory of this machine, or of the container that the server runs in.
          */
@@ -670,6 +923,181 @@ export interface components {
          */
         Init: "pretrained" | "random";
         /**
+         * Knob
+         * @description What may change between two optimizer steps: none of these changes a bit of the losses and weights.
+         * @enum {string}
+         */
+        Knob: "prefetch_window" | "max_gpu_blocks" | "policy" | "checkpoint.every" | "evaluation.every" | "samples.every";
+        /**
+         * KnobChange
+         * @description One change of a knob, as the history keeps it.
+         */
+        KnobChange: {
+            knob: components["schemas"]["Knob"];
+            /**
+             * Message
+             * @description why it was refused; empty otherwise
+             */
+            message: string;
+            /** New */
+            new: number | string;
+            /**
+             * Number
+             * @description counts the changes of a run
+             */
+            number: number;
+            /**
+             * Old
+             * @description value before; null where it was not known when it was asked for
+             */
+            old: number | string | null;
+            status: components["schemas"]["KnobStatus"];
+            /**
+             * Step
+             * @description first optimizer step with the new value; null until the worker holds it
+             */
+            step: number | null;
+            /**
+             * Time
+             * Format: date-time
+             * @description when it was asked for, UTC
+             */
+            time: string;
+            /**
+             * Undoes
+             * @description number of the change that this one takes back
+             */
+            undoes: number | null;
+            /**
+             * Who
+             * @description who asked
+             */
+            who: string;
+        };
+        /**
+         * KnobFrame
+         * @description A changed knob, as streamed.
+         */
+        KnobFrame: {
+            knob: components["schemas"]["Knob"];
+            /**
+             * Message
+             * @description what changed from which step on, or why it was refused
+             */
+            message: string;
+            /**
+             * New
+             * @description the value in force now, or the one that was refused
+             */
+            new: number | string;
+            /**
+             * Number
+             * @description the change that it answers
+             */
+            number: number;
+            /** Old */
+            old: number | string;
+            /**
+             * Seq
+             * @description place in the run's stream; rises by one and outlives a server restart
+             */
+            seq: number;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "holds" | "refused";
+            /**
+             * Step
+             * @description first optimizer step with the new value, or the one before which it was refused
+             */
+            step: number;
+            /**
+             * Time
+             * Format: date-time
+             * @description when it happened, UTC
+             */
+            time?: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "knobs";
+            /**
+             * Who
+             * @description who asked
+             * @default
+             */
+            who?: string;
+        };
+        /**
+         * KnobRange
+         * @description One knob of a run: its value in force and what may be asked for.
+         */
+        KnobRange: {
+            /**
+             * Fixed
+             * @description why it can't change in this run; empty where it can
+             * @default
+             */
+            fixed?: string;
+            knob: components["schemas"]["Knob"];
+            /**
+             * Maximum
+             * @description largest number, where one is known
+             */
+            maximum?: number | null;
+            /**
+             * Minimum
+             * @description smallest number
+             */
+            minimum?: number | null;
+            /**
+             * Spec Key
+             * @description the key of the spec that holds its first value
+             */
+            spec_key: string;
+            /**
+             * Unit
+             * @default
+             */
+            unit?: string;
+            /**
+             * Value
+             * @description in force; null where it is decided when the model is built
+             */
+            value: number | string | null;
+            /**
+             * Words
+             * @description words that are values too
+             */
+            words?: string[];
+        };
+        /**
+         * KnobsAnswer
+         * @description The knobs of a run, and what was changed.
+         */
+        KnobsAnswer: {
+            /**
+             * Changes
+             * @description all of the run, oldest first
+             */
+            changes: components["schemas"]["KnobChange"][];
+            /** Knobs */
+            knobs: components["schemas"]["KnobRange"][];
+            /**
+             * Knobs Version
+             * @description number of the newest change that was asked for; 0 where there is none
+             */
+            knobs_version: number;
+        };
+        /**
+         * KnobStatus
+         * @description What came of a change.
+         * @enum {string}
+         */
+        KnobStatus: "asked" | "holds" | "refused";
+        /**
          * LogAnswer
          * @description Log lines of a run.
          */
@@ -681,6 +1109,11 @@ export interface components {
             last_seq: number;
             /** Lines */
             lines: components["schemas"]["LogLine"][];
+            /**
+             * Scanned To
+             * @description place up to which the log was looked through: go on from it with `after` (with `before`, where `after` was left out); null where there is nothing further to look at
+             */
+            scanned_to?: number | null;
         };
         /**
          * LogFrame
@@ -731,6 +1164,28 @@ export interface components {
              * Format: date-time
              */
             time: string;
+        };
+        /**
+         * MachineReport
+         * @description Whether this machine is fit for training.
+         */
+        MachineReport: {
+            /** Checks */
+            checks: components["schemas"]["Check"][];
+            /** Home */
+            home: string;
+            /**
+             * Time
+             * Format: date-time
+             */
+            time: string;
+            /** @description that of the worst check */
+            verdict: components["schemas"]["Verdict"];
+            /**
+             * Version
+             * @description of Horizon
+             */
+            version: string;
         };
         /**
          * MetricsFrame
@@ -848,6 +1303,22 @@ export interface components {
             parameters?: number | null;
         };
         /**
+         * MoveBody
+         * @description The new place of a queued run: exactly one of the two.
+         */
+        MoveBody: {
+            /**
+             * Before
+             * @description the queued run to stand right before; null: behind all
+             */
+            before?: string | null;
+            /**
+             * Position
+             * @description place in the queue of its device, from 1
+             */
+            position?: number | null;
+        };
+        /**
          * NewRunBody
          * @description A run to be submitted.
          */
@@ -863,6 +1334,18 @@ export interface components {
              * @default true
              */
             start?: boolean;
+        };
+        /**
+         * PauseBody
+         * @description How a run is paused.
+         */
+        PauseBody: {
+            /**
+             * Save
+             * @description write a checkpoint of the step first
+             * @default false
+             */
+            save?: boolean;
         };
         /**
          * PeakUse
@@ -931,6 +1414,14 @@ export interface components {
             type?: string;
         };
         /**
+         * QueueAnswer
+         * @description The queues of all devices that have something to do.
+         */
+        QueueAnswer: {
+            /** Devices */
+            devices: components["schemas"]["DeviceQueue"][];
+        };
+        /**
          * ResidencyAnswer
          * @description The residency map at a moment.
          */
@@ -969,16 +1460,49 @@ export interface components {
          */
         Run: {
             /**
+             * Archived At
+             * @description since when it is put away
+             */
+            archived_at?: string | null;
+            /** @description what ended a run that did not end by itself */
+            cause: components["schemas"]["Cause"] | null;
+            /**
+             * Cloned From
+             * @description the run whose spec it started from
+             */
+            cloned_from?: string | null;
+            /**
              * Created At
              * Format: date-time
              */
             created_at: string;
             /** Device */
             device: string | null;
+            /**
+             * Duration S
+             * @description seconds that it has had a worker, over all its lives, on a clock that nobody sets
+             */
+            duration_s?: number | null;
             /** Ended At */
             ended_at: string | null;
+            /**
+             * Exit Status
+             * @description exit code of its worker, negative for a signal, where it is known
+             */
+            exit_status: number | null;
+            /**
+             * Held
+             * @description whether it keeps its place in the queue without starting
+             * @default false
+             */
+            held?: boolean;
             /** Id */
             id: string;
+            /**
+             * Knobs Version
+             * @description number of the newest change of a knob; to be sent as If-Match
+             */
+            knobs_version: number;
             /**
              * Last Seq
              * @description place of the newest event in the run's stream
@@ -996,8 +1520,24 @@ export interface components {
             name: string;
             /** Notes */
             notes: string;
+            /**
+             * Queue Device
+             * @description the device whose queue it belongs to
+             * @default cpu
+             */
+            queue_device?: string;
+            /**
+             * Queue Position
+             * @description place in that queue, from 1; null unless queued
+             */
+            queue_position?: number | null;
             /** Reason */
             reason: string;
+            /**
+             * Resumable
+             * @description whether it has ended before its end, and goes on when it is resumed
+             */
+            resumable: boolean;
             /**
              * Sparkline
              * @description at most 32 losses, evenly spaced over the run
@@ -1021,8 +1561,25 @@ export interface components {
          * @description One run with all that is known of it.
          */
         RunDetail: {
+            /**
+             * Archived At
+             * @description since when it is put away
+             */
+            archived_at?: string | null;
+            /**
+             * Asked
+             * @description the spec as it was sent; null for runs from before that was kept
+             */
+            asked?: unknown;
+            /** @description what ended a run that did not end by itself */
+            cause: components["schemas"]["Cause"] | null;
             /** Checkpoints */
             checkpoints: components["schemas"]["Checkpoint"][];
+            /**
+             * Cloned From
+             * @description the run whose spec it started from
+             */
+            cloned_from?: string | null;
             /**
              * Created At
              * Format: date-time
@@ -1030,10 +1587,38 @@ export interface components {
             created_at: string;
             /** Device */
             device: string | null;
+            /**
+             * Duration S
+             * @description seconds that it has had a worker, over all its lives, on a clock that nobody sets
+             */
+            duration_s?: number | null;
             /** Ended At */
             ended_at: string | null;
+            /**
+             * Exit Status
+             * @description exit code of its worker, negative for a signal, where it is known
+             */
+            exit_status: number | null;
+            /**
+             * Held
+             * @description whether it keeps its place in the queue without starting
+             * @default false
+             */
+            held?: boolean;
             /** Id */
             id: string;
+            /**
+             * Knobs
+             * @description value in force of each knob; null where it is decided when the model is built
+             */
+            knobs: {
+                [key: string]: number | string | null;
+            };
+            /**
+             * Knobs Version
+             * @description number of the newest change of a knob; to be sent as If-Match
+             */
+            knobs_version: number;
             /**
              * Last Seq
              * @description place of the newest event in the run's stream
@@ -1064,8 +1649,29 @@ export interface components {
             plan: {
                 [key: string]: unknown;
             } | null;
+            /**
+             * Queue Device
+             * @description the device whose queue it belongs to
+             * @default cpu
+             */
+            queue_device?: string;
+            /**
+             * Queue Position
+             * @description place in that queue, from 1; null unless queued
+             */
+            queue_position?: number | null;
             /** Reason */
             reason: string;
+            /**
+             * Resumable
+             * @description whether it has ended before its end, and goes on when it is resumed
+             */
+            resumable: boolean;
+            /**
+             * Segments
+             * @description what each of its workers did, in order
+             */
+            segments?: components["schemas"]["Segment"][];
             /**
              * Sparkline
              * @description at most 32 losses, evenly spaced over the run
@@ -1073,7 +1679,7 @@ export interface components {
             sparkline: (number | null)[];
             /**
              * Spec
-             * @description as asked
+             * @description with every default filled in
              */
             spec: {
                 [key: string]: unknown;
@@ -1098,11 +1704,36 @@ export interface components {
         RunFrame: {
             run: components["schemas"]["Run"];
             /**
+             * Time
+             * Format: date-time
+             * @description the server's clock; as `since`, it brings what changed after it
+             */
+            time: string;
+            /**
              * Type
              * @default run
              * @constant
              */
             type?: "run";
+        };
+        /**
+         * RunGone
+         * @description A frame of the stream over all runs: one that was deleted.
+         */
+        RunGone: {
+            /** Id */
+            id: string;
+            /**
+             * Time
+             * Format: date-time
+             */
+            time: string;
+            /**
+             * Type
+             * @default gone
+             * @constant
+             */
+            type?: "gone";
         };
         /**
          * RunOutcome
@@ -1275,6 +1906,43 @@ export interface components {
             trained_spans: string[];
         };
         /**
+         * Segment
+         * @description One worker's part of a run, from its start or a resumption to its end.
+         */
+        Segment: {
+            /** Ended At */
+            ended_at: string | null;
+            /**
+             * First Step
+             * @description first optimizer step it did; null while none is known
+             */
+            first_step: number | null;
+            /**
+             * Last Step
+             * @description last optimizer step it did; null while it runs, and where it did none
+             */
+            last_step: number | null;
+            /**
+             * Number
+             * @description counted from 1
+             */
+            number: number;
+            /** Reason */
+            reason: string;
+            /**
+             * Started At
+             * Format: date-time
+             */
+            started_at: string;
+            /** @description how it ended; null while it runs */
+            state: components["schemas"]["RunState"] | null;
+            /**
+             * Void After
+             * @description a later segment did the steps behind this one again; null: none did
+             */
+            void_after: number | null;
+        };
+        /**
          * Series
          * @description One metric over optimizer steps.
          */
@@ -1309,6 +1977,11 @@ export interface components {
             series: {
                 [key: string]: components["schemas"]["Series"];
             };
+            /**
+             * Superseded
+             * @description where asked for: what was measured before it was done again
+             */
+            superseded?: components["schemas"]["SupersededSeries"][];
         };
         /**
          * SnapshotFrame
@@ -1332,6 +2005,24 @@ export interface components {
              * @constant
              */
             type?: "snapshot";
+        };
+        /**
+         * SpecDifference
+         * @description One key of the spec that is not the same in all runs.
+         */
+        SpecDifference: {
+            /**
+             * Key
+             * @description dotted key, for example offload.policy
+             */
+            key: string;
+            /**
+             * Values
+             * @description run id -> value; a run whose spec has no such key is left out
+             */
+            values: {
+                [key: string]: unknown;
+            };
         };
         /**
          * StageLayout
@@ -1376,6 +2067,12 @@ export interface components {
              * @enum {string}
              */
             type: "state";
+            /**
+             * Who
+             * @description browser, api, command line, python client (or what a client calls itself), server or worker; empty in what was recorded before this was
+             * @default
+             */
+            who?: string;
         };
         /**
          * StopBody
@@ -1389,7 +2086,19 @@ export interface components {
              */
             save?: boolean;
         };
-        StreamFrame: (components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"] | components["schemas"]["SampleFrame"]) | components["schemas"]["SnapshotFrame"];
+        StreamFrame: (components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"] | components["schemas"]["SampleFrame"] | components["schemas"]["KnobFrame"]) | components["schemas"]["SnapshotFrame"];
+        /**
+         * SupersededSeries
+         * @description What a segment measured of steps that a later one did again.
+         */
+        SupersededSeries: {
+            /** Segment */
+            segment: number;
+            /** Series */
+            series: {
+                [key: string]: components["schemas"]["Series"];
+            };
+        };
         /**
          * SystemAnswer
          * @description What the machine has and what it uses now.
@@ -1454,8 +2163,303 @@ export interface components {
          * @enum {string}
          */
         TrainOn: "completions" | "all";
+        /**
+         * UndoBody
+         * @description Which change of a knob is taken back.
+         */
+        UndoBody: {
+            /**
+             * Number
+             * @description the newest that was not taken back, where left out
+             */
+            number?: number | null;
+        };
+        /**
+         * Verdict
+         * @description How a check came out; the later word is the worse one.
+         * @enum {string}
+         */
+        Verdict: "ok" | "warning" | "problem";
     };
-    responses: never;
+    responses: {
+        /** @description Address or body can't be read */
+        400: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "horizon:bad-request",
+                 *       "title": "Bad Request",
+                 *       "status": 400,
+                 *       "detail": "There was an error parsing the body",
+                 *       "errors": []
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The server wants a token, and this is none */
+        401: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "horizon:token-needed",
+                 *       "title": "A token is needed",
+                 *       "status": 401,
+                 *       "detail": "send the header Authorization: Bearer TOKEN; the server printed the token when it was made",
+                 *       "errors": []
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The request names another host, or comes from a page of another site */
+        403: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "horizon:origin-refused",
+                 *       "title": "The request was refused",
+                 *       "status": 403,
+                 *       "detail": "the request comes from a page of another site",
+                 *       "errors": []
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description There is nothing of this name */
+        404: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "horizon:run-not-found",
+                 *       "title": "No such run",
+                 *       "status": 404,
+                 *       "detail": "there is no run 'x'",
+                 *       "errors": []
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The client has left */
+        408: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "horizon:request-timeout",
+                 *       "title": "Request Timeout",
+                 *       "status": 408,
+                 *       "detail": "the client has left",
+                 *       "errors": []
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The run's state does not allow it */
+        409: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "horizon:run-not-live",
+                 *       "title": "The run is not live",
+                 *       "status": 409,
+                 *       "detail": "run 20260131-120000-a1b2c3 is finished: there is nothing to stop",
+                 *       "errors": []
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description It has changed since */
+        412: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "horizon:version-changed",
+                 *       "title": "It has changed meanwhile",
+                 *       "status": 412,
+                 *       "detail": "it is at version 4; 3 was sent",
+                 *       "errors": []
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The body is too large */
+        413: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "horizon:content-too-large",
+                 *       "title": "Content Too Large",
+                 *       "status": 413,
+                 *       "detail": "",
+                 *       "errors": []
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description Path or query are too long */
+        414: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "horizon:address-too-long",
+                 *       "title": "The request was refused",
+                 *       "status": 414,
+                 *       "detail": "path and query may have 8192 bytes each",
+                 *       "errors": []
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The body is not JSON */
+        415: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "horizon:not-json",
+                 *       "title": "The request was refused",
+                 *       "status": 415,
+                 *       "detail": "a body must be JSON: send the header Content-Type: application/json",
+                 *       "errors": []
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description A value makes no sense; `errors` names the fields */
+        422: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "horizon:spec-refused",
+                 *       "title": "The spec can't run",
+                 *       "status": 422,
+                 *       "detail": "training.learning_rate: should be greater than 0",
+                 *       "errors": [
+                 *         {
+                 *           "field": "training.learning_rate",
+                 *           "message": "should be greater than 0",
+                 *           "fix": ""
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description If-Match is missing */
+        428: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "horizon:version-needed",
+                 *       "title": "The version is needed",
+                 *       "status": 428,
+                 *       "detail": "send If-Match with the version you saw",
+                 *       "errors": []
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description Too many wrong tokens */
+        429: {
+            headers: {
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "horizon:too-many-tries",
+                 *       "title": "Too many tries",
+                 *       "status": 429,
+                 *       "detail": "10 different wrong tokens came; wait 12 s",
+                 *       "errors": []
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The server made a mistake */
+        500: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "horizon:internal-error",
+                 *       "title": "The server made a mistake",
+                 *       "status": 500,
+                 *       "detail": "RuntimeError; the server's log has the trace",
+                 *       "errors": []
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description It can't be done now */
+        503: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "horizon:database-busy",
+                 *       "title": "The database is held by another process",
+                 *       "status": 503,
+                 *       "detail": "another process holds the database; try again when it has finished",
+                 *       "errors": []
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+    };
     parameters: never;
     requestBodies: never;
     headers: never;
