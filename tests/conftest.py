@@ -6,9 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from tests.support.postgres import PostgresServer
+
+# How long an example takes tells of the machine, not of the code; and what fails once has to fail again.
+settings.register_profile(
+    "horizon", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("horizon")
 
 # Read by transformers and huggingface_hub at import, so set before any test module is imported.
 os.environ["HF_HUB_OFFLINE"] = "1"
