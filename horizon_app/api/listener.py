@@ -24,7 +24,7 @@ def listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Connections inherit it: without, the body of a short answer waits 40 ms for the client to acknowledge its head.
+        # Connections inherit it: without, the body of a short answer waits 40 ms until its head is acknowledged.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind(address)
         listener.listen(_BACKLOG)

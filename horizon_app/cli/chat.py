@@ -9,6 +9,7 @@ import typer
 
 from horizon_app.cli.printable import printable
 from horizon_app.cli.refusals import CommandFailed, exit_codes, say
+from horizon_app.cli.runs import RunArgument
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from horizon_app.control.generators import GeneratorProcess
     from horizon_app.control.run_models import SavedModel
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN_ID")]
 CheckpointOption = Annotated[int | None, typer.Option("--checkpoint", metavar="STEP", help="The newest unless set.")]
 MessageOption = Annotated[str | None, typer.Option("--message", "-m", help="Ask this and end.")]
 SystemOption = Annotated[str | None, typer.Option("--system", help="What the model is told before the conversation.")]

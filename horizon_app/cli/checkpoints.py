@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from horizon_app.cli.completion import complete_spec_value
 from horizon_app.cli.refusals import exit_codes
 from horizon_app.cli.runs import RunArgument, print_json
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
@@ -16,7 +17,12 @@ StepArgument = Annotated[int, typer.Argument(metavar="STEP", min=0, help="Optimi
 OffOption = Annotated[bool, typer.Option("--off", help="Take the pin away.")]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Another value, e.g. training.optimizer_steps=400."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Another value, e.g. training.optimizer_steps=400.",
+        autocompletion=complete_spec_value,
+    ),
 ]
 
 

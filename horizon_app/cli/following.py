@@ -20,8 +20,8 @@ def follow(settings: AppSettings, run_id: str, show: Callable[[Frame], None], *,
     one comes up meanwhile. Raises CommandFailed, ControlError, StoreError.
     """
     while (server := find_horizon(settings)) is not None:
-        with server_refusals(), server:
-            frames = Frames(server.calls, run_id, after=after, patience_s=_PATIENCE_S)
+        frames = Frames(server.calls, run_id, after=after, patience_s=_PATIENCE_S)
+        with server_refusals(), server, frames:
             try:
                 for frame in frames:
                     if not isinstance(frame, SnapshotFrame):

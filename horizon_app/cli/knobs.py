@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from horizon_app.cli.completion import complete_knob
 from horizon_app.cli.refusals import exit_codes
 from horizon_app.cli.runs import RunArgument, print_json
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     from horizon_app.settings import AppSettings
 
 _LOOK_S = 0.1
-ChangesArgument = Annotated[list[str] | None, typer.Argument(metavar="KNOB=VALUE …", help="e.g. prefetch_window=5")]
+ChangesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KNOB=VALUE …", help="e.g. prefetch_window=5", autocompletion=complete_knob),
+]
 UndoOption = Annotated[bool, typer.Option("--undo", help="Take back the newest change that was not taken back.")]
 VersionOption = Annotated[
     int | None, typer.Option("--if-version", metavar="N", help="Only where knobs_version is N still.")

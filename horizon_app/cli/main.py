@@ -1,5 +1,7 @@
 """The command `horizon`: registers the verbs. Imports nothing heavy, so that --help answers at once."""
 
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -18,6 +20,7 @@ from horizon_app.cli.knobs import set_knobs
 from horizon_app.cli.model import model_app
 from horizon_app.cli.pause import pause_run
 from horizon_app.cli.queue import hold_run, move_run, show_queue, start_run
+from horizon_app.cli.refusals import FAILED, say
 from horizon_app.cli.run import run
 from horizon_app.cli.runs import runs_app
 from horizon_app.cli.serve import serve
@@ -28,7 +31,6 @@ app = typer.Typer(
     name="horizon",
     help="Train models larger than the device, on one workstation.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -78,5 +80,14 @@ app.add_typer(token_app, name="token")
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line; output that nobody reads any more ends it quietly."""
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            say(f"standard output can't be written: {error.strerror or error}")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains once more at its end
+        sys.exit(FAILED)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from horizon_app.cli.completion import complete_run
 from horizon_app.cli.refusals import ASKED_WRONGLY, exit_codes, say
 from horizon_app.cli.runs import RunArgument, print_json
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
@@ -13,7 +14,10 @@ if TYPE_CHECKING:
     from horizon_app.contracts.run_view import DeviceQueue, Run
 
 PositionOption = Annotated[int | None, typer.Option("--position", min=1, help="Place in its queue, from 1.")]
-BeforeOption = Annotated[str | None, typer.Option("--before", metavar="RUN_ID", help="Right before this queued run.")]
+BeforeOption = Annotated[
+    str | None,
+    typer.Option("--before", metavar="RUN_ID", help="Right before this queued run.", autocompletion=complete_run),
+]
 LastOption = Annotated[bool, typer.Option("--last", help="Behind all others.")]
 
 

@@ -43,6 +43,8 @@ def exit_codes() -> Generator[None]:
     except (CommandFailed, ControlError, StoreError) as error:
         say(str(error))
         raise typer.Exit(FAILED) from None
+    except BrokenPipeError:
+        raise  # whoever read the output has left: `main` ends quietly
     except OSError as error:
         say(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
         raise typer.Exit(FAILED) from None

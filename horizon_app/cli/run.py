@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from horizon_app.cli.completion import complete_run, complete_spec_value
 from horizon_app.cli.refusals import ASKED_WRONGLY, FAILED, INTERRUPTED, exit_codes, say, say_problems
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
@@ -25,7 +26,12 @@ SpecArgument = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Another value for one key, e.g. training.optimizer_steps=50."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Another value for one key, e.g. training.optimizer_steps=50.",
+        autocompletion=complete_spec_value,
+    ),
 ]
 ResumeOption = Annotated[
     str | None,
@@ -34,6 +40,7 @@ ResumeOption = Annotated[
         metavar="RUN_ID",
         help="Go on with an ended run from its newest whole checkpoint; --set changes what does not decide its model "
         "or data, e.g. training.optimizer_steps to extend a finished one.",
+        autocompletion=complete_run,
     ),
 ]
 

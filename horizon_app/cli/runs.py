@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from horizon_app.cli.completion import complete_run, complete_state
 from horizon_app.cli.refusals import ASKED_WRONGLY, exit_codes, say
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
 
 runs_app = typer.Typer(help="The history and the live runs.", no_args_is_help=True)
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN_ID")]
-StateOption = Annotated[str | None, typer.Option("--state", help="Only runs in this state.")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN_ID", autocompletion=complete_run)]
+StateOption = Annotated[
+    str | None, typer.Option("--state", help="Only runs in this state.", autocompletion=complete_state)
+]
 TagOption = Annotated[str | None, typer.Option("--tag", help="Only runs with this tag.")]
 TextOption = Annotated[str | None, typer.Option("--q", help="A filter: words, field:word, comparisons, and, or, not.")]
 ArchivedOption = Annotated[bool, typer.Option("--archived", help="Only archived runs.")]

@@ -1,8 +1,10 @@
 """A run's text frames, each once and in order, over as many connections as it takes."""
 
 import asyncio
+import atexit
 import time
 from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Annotated, Any, Self, get_args
@@ -121,8 +123,7 @@ class Frames:
                 raise self._given_up(why) from why
 
     def _over_socket(self) -> Generator[AnyFrame]:
-        with self._connect() as socket:
-            self._socket = socket
+        with self._open() as socket:
             if self._closed:
                 return
             socket.send('{"residency_hz": 0}')
@@ -138,6 +139,18 @@ class Frames:
                     # A frame that was already handed over may only come from a server that counts anew.
                     if self.seq is None or frame.seq > self.seq or isinstance(frame, SnapshotFrame):
                         yield frame
+
+    @contextmanager
+    def _open(self) -> Generator[ClientConnection]:
+        with self._connect() as socket:
+            self._socket = socket
+            # A stream that is still referred to when Python ends would be closed after the thread that reads the
+            # socket was stopped, and wait for it forever.
+            atexit.register(socket.close)
+            try:
+                yield socket
+            finally:
+                atexit.unregister(socket.close)
 
     def _connect(self) -> ClientConnection:
         transport = self._calls.transport

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.commands import run_horizon, start_horizon
-from tests.support.server import ServerProcess, furnish_home
+from tests.support.server import ServerProcess, furnish_home, scripted_spec
 
 
 @pytest.fixture
@@ -62,13 +62,32 @@ def test_watch_of_an_ended_run_says_how_it_ended_by_its_exit_code(server: Server
     assert (snapshot["type"], snapshot["run"]["state"]) == ("snapshot", "stopped")
 
 
-def test_watch_of_everything_ends_when_nothing_runs_or_waits(server: ServerProcess) -> None:
-    runs = [server.submit(20, step_s=0.02), server.submit(3)]
-    result = run_horizon("runs", "watch", "--json", home=server.home)
-    frames = [json.loads(line)["run"] for line in result.stdout.splitlines()]
-    assert result.exit_code == 0
-    for run_id in runs:
-        assert [frame["state"] for frame in frames if frame["id"] == run_id][-1] == "finished"
+def test_watch_whose_reader_leaves_ends_quietly_and_leaves_the_run(server: ServerProcess) -> None:
+    run_id = server.submit(10_000, step_s=0.02)
+    watching = start_horizon("runs", "watch", run_id, "--json", "--after", "0", home=server.home)
+    assert watching.stdout is not None and watching.stderr is not None
+    with watching, watching.stderr:
+        assert json.loads(watching.stdout.readline())["seq"] == 1
+        watching.stdout.close()
+        assert (watching.wait(timeout=60), watching.stderr.read()) == (1, "")
+    assert server.get(f"/runs/{run_id}")["state"] == "running"
+    server.post(f"/runs/{run_id}/stop")
+    server.wait_state(run_id, "stopped")
+
+
+def test_watch_of_everything_tells_what_changes_and_ends_when_nothing_runs_or_waits(server: ServerProcess) -> None:
+    first, second = (server.post("/runs", {"spec": scripted_spec(3), "start": False})["id"] for _ in range(2))
+    watching = start_horizon("runs", "watch", "--json", home=server.home)
+    assert watching.stdout is not None and watching.stderr is not None
+    with watching, watching.stdout, watching.stderr:
+        waiting = [json.loads(watching.stdout.readline()) for _ in range(2)]
+        assert [(frame["run"]["id"], frame["run"]["held"]) for frame in waiting] == [(first, True), (second, True)]
+        server.client.delete(f"/runs/{second}").raise_for_status()
+        server.post(f"/runs/{first}/start")
+        frames = list(map(json.loads, watching.stdout))
+        assert (watching.wait(timeout=60), watching.stderr.read()) == (0, "")
+    assert [frame["id"] for frame in frames if frame["type"] == "gone"] == [second]
+    assert [frame["run"]["state"] for frame in frames if frame["type"] == "run"][-1] == "finished"
     assert run_horizon("runs", "watch", home=server.home).stdout == "nothing runs and nothing waits\n"
 
 

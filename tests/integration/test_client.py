@@ -1,7 +1,11 @@
 """The Python client against a real server that dies, comes back and loses answers; its workers are scripted ones."""
 
+import os
+import re
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,7 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from horizon_app.client import Conflict, Horizon, NotFound, SpecRefused
+from horizon_app.client import Conflict, Horizon, NotFound, SpecRefused, Unauthorized
+from tests.support.commands import ROOT
 from tests.support.server import ServerProcess, furnish_home, scripted_spec
 
 
@@ -93,3 +98,42 @@ def test_acts_and_refusals_of_a_real_server(server: ServerProcess, tmp_path: Pat
         assert horizon.system().active_run is None
         assert horizon.models().models[0].name == "tiny"
         assert horizon.datasets().datasets[0].name == "corpus.txt"
+
+
+def test_stream_and_calls_carry_the_token_that_a_server_asks_for(tmp_path: Path) -> None:
+    token = "a-token-of-this-test"
+    home = furnish_home(tmp_path / "home")
+    with ServerProcess(home, HORIZON_TOKEN=token, HORIZON_REQUIRE_TOKEN="true") as server:
+        with Horizon(server.url) as stranger, pytest.raises(Unauthorized, match="token"):
+            next(stranger.runs.list())
+        with Horizon(server.url, token=token) as horizon:
+            run = horizon.runs.create(scripted_spec(3))
+            frames = [frame.seq for frame in run.stream()]
+            assert frames == list(range(1, run.refresh().last_seq + 1))
+
+
+def test_example_of_the_readme_runs_as_it_is_written(server: ServerProcess) -> None:
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## Python client\n")[1].split("\n## ")[0]
+    (code,) = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, "HORIZON_URL": server.url},
+        capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines[:20]] == [str(step) for step in range(1, 21)]
+    assert lines[20].endswith("finished, step 20/20, loss 0.2000> 20 0.2")
+    assert lines[21].startswith("tiny 20 {")
+
+
+def test_script_that_leaves_a_stream_open_ends(server: ServerProcess) -> None:
+    run_id = server.submit(10_000, step_s=0.02)
+    script = (
+        "import sys; from horizon_app.client import Horizon\n"
+        "frames = Horizon(sys.argv[1]).runs.get(sys.argv[2]).stream()\n"
+        "print(next(frames).seq)\n"
+    )
+    command = [sys.executable, "-c", script, server.url, run_id]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    server.post(f"/runs/{run_id}/stop")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")

@@ -30,9 +30,9 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-def test_example_has_exactly_its_frozen_argument() -> None:
+def test_example_has_exactly_its_frozen_surface() -> None:
     command = get_command(app).commands["example"]  # type: ignore[attr-defined]
-    assert [option.name for option in command.params] == ["folder"]
+    assert [option.name for option in command.params] == ["folder", "as_json"]
 
 
 def test_example_writes_the_same_bytes_everywhere(example: Path, tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import os
 import resource
 import subprocess
 import sys
@@ -15,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 runner = CliRunner()
 
 SURFACE = {
-    "": ["--version"],
+    "": ["--version", "--install-completion", "--show-completion"],
     "serve": ["--host", "--port", "--home", "--open/--no-open", "--example/--no-example"],
     "doctor": ["--json", "--home"],
     "run": ["spec", "--set", "--json", "--resume", "--home"],
@@ -47,6 +48,8 @@ SURFACE = {
     "runs checkpoint": ["run_id", "--json", "--home"],
     "runs checkpoints": ["run_id", "--json", "--home"],
     "runs pin": ["run_id", "step", "--off", "--json", "--home"],
+    "db backup": ["file", "--force", "--json", "--home"],
+    "db check": ["--json", "--home"],
     "token new": ["--json", "--home"],
     "token remove": ["--json", "--home"],
 }  # fmt: skip
@@ -56,14 +59,14 @@ OTHERS = {"example", "model", "data"}
 """Verbs whose surface is frozen beside the tests of their own modules."""
 
 
-def surface(command: Any, verb: str = "") -> dict[str, list[str]]:
+def surface(command: Any, verb: str = "", others: frozenset[str] = frozenset(OTHERS)) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     options = ["/".join([*option.opts, *option.secondary_opts]) for option in command.params]
     if options or not hasattr(command, "commands"):
         found[verb] = options
     for name, below in getattr(command, "commands", {}).items():
-        if verb or name not in OTHERS:
-            found |= surface(below, f"{verb} {name}".strip())
+        if verb or name not in others:
+            found |= surface(below, f"{verb} {name}".strip(), others)
     return found
 
 
@@ -127,3 +130,63 @@ def test_module_help_takes_less_than_half_a_second_of_the_processor() -> None:
 
     # The best of three, in processor time: other work on the machine is not what is measured.
     assert min(seconds() for _ in range(3)) < 0.5
+
+
+def every_verb() -> dict[str, list[str]]:
+    return surface(get_command(app), others=frozenset())
+
+
+NEEDED = {
+    "runs pin": ["1"],
+    "runs set": ["prefetch_window=3"],
+    "runs move": ["--last"],
+    "runs export": ["--model", "x"],
+}
+"""What a verb has to be told beside the run."""
+
+
+def verbs_of_a_run() -> list[str]:
+    return [verb for verb, options in surface(get_command(app)).items() if options[:1] == ["run_id"]]
+
+
+def test_every_verb_prints_json_but_the_server() -> None:
+    without = {verb for verb, options in every_verb().items() if "--json" not in options}
+    assert without == {"", "serve"}  # "" is `horizon` alone
+
+
+@pytest.mark.parametrize("verb", verbs_of_a_run())
+def test_verb_of_a_run_that_is_not_there_says_so_on_standard_error_alone(verb: str, tmp_path: Path) -> None:
+    arguments = [*verb.split(), "20260131-120000-abcdef", *NEEDED.get(verb, []), "--json", "--home", str(tmp_path)]
+    result = runner.invoke(app, arguments, input="")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "horizon: there is no run '20260131-120000-abcdef'\n"
+
+
+def test_output_that_nobody_reads_ends_the_command_quietly(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "horizon_app", "runs", "list", "--home", str(tmp_path)]
+    with os.fdopen(writer, "wb") as output:
+        done = subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_output_that_can_not_be_written_is_an_error_of_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "horizon_app", "runs", "list", "--json", "--home", str(tmp_path)]
+    with Path("/dev/full").open("wb") as output:
+        done = subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "horizon: standard output can't be written: No space left on device\n"
+
+
+def test_colours_are_left_out_where_they_are_not_wanted() -> None:
+    def coloured(**environment: str) -> bool:
+        command = [sys.executable, "-m", "horizon_app", "runs", "--help"]
+        wishes = {"FORCE_COLOR": "1", "TERM": "xterm-256color", **environment}
+        kept = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+        done = subprocess.run(command, cwd=ROOT, env={**kept, **wishes}, capture_output=True, text=True, check=True)
+        return "\x1b[3" in done.stdout or "\x1b[1;3" in done.stdout
+
+    assert coloured()
+    assert not coloured(NO_COLOR="1")
