@@ -1,14 +1,15 @@
 """`horizon runs compare`: runs side by side."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from horizon_app.cli.completion import complete_run
 from horizon_app.cli.export import write_out
 from horizon_app.cli.refusals import ASKED_WRONGLY, exit_codes, say
+from horizon_app.cli.runs import print_json
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
     from horizon_app.contracts.comparison import Comparison
 
-RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN_ID…", help="Two runs or more, 20 at most.")]
+RunsArgument = Annotated[
+    list[str], typer.Argument(metavar="RUN_ID…", help="Two runs or more, 20 at most.", autocompletion=complete_run)
+]
 KeysOption = Annotated[str | None, typer.Option("--keys", help="Metric keys with commas between; all unless set.")]
 PointsOption = Annotated[int, typer.Option("--max-points", min=3, max=10_000, help="Most points of each series.")]
 OutputOption = Annotated[
@@ -51,7 +54,7 @@ def compare_runs(
             write_out(iter([comparison_report(comparison).encode()]), output)
             return
     if as_json:
-        sys.stdout.write(json.dumps(comparison.model_dump(mode="json"), ensure_ascii=False) + "\n")
+        print_json(comparison.model_dump(mode="json"))
     else:
         _print(comparison)
 

@@ -1,6 +1,5 @@
 """`horizon model`: what a checkpoint holds, and checkpoints from other formats."""
 
-import json
 import os
 import sys
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from horizon_app.cli.refusals import ASKED_WRONGLY, CommandFailed, exit_codes, say
+from horizon_app.cli.runs import print_json
 from horizon_app.cli.settings_option import JsonOption
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def inspect(folder: FolderArgument, as_json: JsonOption = False) -> None:
 
         found = inspect_model(folder, read_model_facts(folder), rehearse)
     if as_json:
-        _print_json({"path": str(folder), **asdict(found)})
+        print_json({"path": str(folder), **asdict(found)})
     else:
         sys.stdout.write("\n".join(_inspection_lines(found)) + "\n")
 
@@ -81,7 +81,7 @@ def convert(source: InArgument, out: OutArgument, dtype: DtypeOption = None, as_
         except EngineError as error:
             raise CommandFailed(str(error)) from error
     if as_json:
-        _print_json({"path": str(out), **answer})
+        print_json({"path": str(out), **answer})
     else:
         sys.stdout.write("\n".join(lines) + "\n")
 
@@ -155,7 +155,3 @@ def _conversion_lines(done: "Conversion", out: Path, dtype: Dtype) -> list[str]:
         f"  checked     loaded again, its logits for {done.prompt_tokens} tokens equal those of the GGUF file: "
         f"difference {done.difference:.2g} standard deviations, {done.tolerance:g} allowed for {dtype}",
     ]
-
-
-def _print_json(body: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(body, ensure_ascii=False) + "\n")

@@ -1,7 +1,6 @@
 """`horizon run`: one run in the foreground, recorded in the same history as all others."""
 
 import asyncio
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +9,7 @@ import typer
 
 from horizon_app.cli.completion import complete_run, complete_spec_value
 from horizon_app.cli.refusals import ASKED_WRONGLY, FAILED, INTERRUPTED, exit_codes, say, say_problems
+from horizon_app.cli.runs import print_json
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _refuse(refused: "SpecRefused", *, as_json: bool) -> None:
         from horizon_app.contracts.events import RunOutcome
         from horizon_app.contracts.run_state import RunState
 
-        _print_json(json_body(None, RunOutcome(state=RunState.FAILED, reason=str(refused))))
+        print_json(json_body(None, RunOutcome(state=RunState.FAILED, reason=str(refused))))
     raise typer.Exit(ASKED_WRONGLY)
 
 
@@ -130,7 +130,7 @@ def _see_through(
         foreground = ForegroundRun(station, settings.runs_dir, progress)
         detail = asyncio.run(begin(foreground))
     if as_json:
-        _print_json(json_body(detail.id, outcome_of(detail)))
+        print_json(json_body(detail.id, outcome_of(detail)))
     else:
         sys.stdout.write("\n".join(summary_lines(detail, settings.runs_dir)) + "\n")
     return _exit_code(detail, interrupted=foreground.interrupts > 0)
@@ -142,7 +142,3 @@ def _exit_code(detail: "RunDetail", *, interrupted: bool) -> int:
     if detail.state is RunState.FINISHED:
         return 0
     return INTERRUPTED if interrupted or detail.state is RunState.STOPPED else FAILED
-
-
-def _print_json(body: dict[str, object]) -> None:
-    sys.stdout.write(json.dumps(body, ensure_ascii=False) + "\n")

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from http import HTTPStatus
 from typing import Any
 
@@ -42,7 +42,7 @@ class Station:
         self._spoken = 0
 
     @contextlib.contextmanager
-    def open(self, **given: Any) -> Iterator[Horizon]:
+    def open(self, **given: Any) -> Generator[Horizon]:
         """Serve; gives a client."""
         with serve(
             self._speak, "127.0.0.1", 0, process_request=self._door, compression=None,
