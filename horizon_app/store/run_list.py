@@ -77,19 +77,25 @@ def list_runs(tx: Transaction, which: RunFilter, *, limit: int, cursor: str | No
     now = datetime.now(UTC) if after is None else after.asked_at
     key, like = _sorting(tx, which.sort, now)
     conditions = _conditions(tx, which, now)
-    query = select(*RUN_COLUMNS, key.label("sort_key")).where(*conditions)
+    query = select(_T.id, key.label("sort_key")).where(*conditions)
     if which.states:
         query = query.where(_T.state.in_([state.value for state in which.states]))
     if after is not None:
         query = query.where(_behind(key, after.value_like(like), after.run_id, descending=which.descending))
-    order = (key.desc(), _T.id.desc()) if which.descending else (key, _T.id)
-    rows = tx.execute(query.order_by(*order).limit(limit + 1)).mappings().all()
+    # The page is found in indexes and short columns alone, and only its own rows, which are long, are read.
+    page = query.order_by(*_order(key, _T.id, which)).limit(limit + 1).subquery()
+    found = select(*RUN_COLUMNS, page.c.sort_key).join(page, page.c.id == _T.id)
+    rows = tx.execute(found.order_by(*_order(page.c.sort_key, page.c.id, which))).mappings().all()
     runs = [stored_run(row) for row in rows[:limit]]
     last = rows[limit - 1] if len(rows) > limit else None
     counts = _counts(tx, conditions)
     total = sum(count for state, count in counts.items() if not which.states or state in which.states)
     next_cursor = None if last is None else _encode(which.sort, last["sort_key"], last["id"], now)
     return StoredPage(runs=runs, next_cursor=next_cursor, total=total, counts=counts)
+
+
+def _order(key: Any, run_id: Any, which: RunFilter) -> tuple[Any, Any]:
+    return (key.desc(), run_id.desc()) if which.descending else (key, run_id)
 
 
 def _sorting(tx: Transaction, sort: str, now: datetime) -> tuple[Any, Any]:

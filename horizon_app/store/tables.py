@@ -72,7 +72,9 @@ class RunTable(Base):
         Index("ix_runs_created_at_id", "created_at", "id"),
         Index("ix_runs_state_created_at", "state", "created_at"),
         Index("ix_runs_updated_at", "updated_at"),
-        Index("ix_runs_archived_at_state", "archived_at", "state"),
+        # Counts by state, and filters and sorting by losses, are answered from this one alone.
+        Index("ix_runs_archived_at_state_losses_id", "archived_at", "state", "loss", "eval_loss", "id"),
+        Index("ix_runs_archived_at_created_at_id_state", "archived_at", "created_at", "id", "state"),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)

@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args
 
 from horizon_app.contracts.events import Event, FactNoted, KnobChanged, LogWritten, metrics_event
 from horizon_app.contracts.residency import BlockLayout
+from horizon_app.worker import residency_recording
 from horizon_app.worker.durable_files import AppendFile
-from horizon_app.worker.residency_recording import forget_later_frames
 
 Level = Literal["debug", "info", "warning", "error"]
 RESIDENCY_INTERVAL_S = 0.2
@@ -140,7 +140,9 @@ class EventSink:
         try:
             if self._residency is None:
                 self._residency = AppendFile(self._residency_path)
-                forget_later_frames(self._residency, frame)
+                residency_recording.forget_later_frames(self._residency, frame)
+            if self._residency.num_bytes + len(frame) > residency_recording.MOST_BYTES:
+                self._residency = residency_recording.thin_older_half(self._residency, self._residency_path, len(frame))
             self._residency.append(frame)
         except OSError as error:
             if not self._residency_failed:

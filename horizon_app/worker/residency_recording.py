@@ -1,7 +1,37 @@
 """A recording of residency frames that several workers of one run write, one after the other."""
 
+from pathlib import Path
+
 from horizon_app.contracts.residency import HEADER_BYTES, decode_header
 from horizon_app.worker.durable_files import AppendFile
+
+MOST_BYTES = 256 << 20
+"""How large a recording grows: past it, every second frame of its older half goes."""
+_COPY_BYTES = 1 << 20
+
+
+def thin_older_half(recording: AppendFile, path: Path, frame_bytes: int) -> AppendFile:
+    """Drop every second frame of the older half of the recording at `path`; gives the one to go on with.
+
+    So the longer ago, the fewer frames a second are left, while the newest half keeps them all. Raises OSError, and
+    then the recording is as it was.
+    """
+    end = recording.num_bytes
+    middle = end // frame_bytes // 2 * frame_bytes
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("wb") as file:
+            for start in range(0, middle, 2 * frame_bytes):
+                file.write(recording.read_at(start, frame_bytes))
+            for start in range(middle, end, _COPY_BYTES):
+                file.write(recording.read_at(start, min(_COPY_BYTES, end - start)))
+        thinned = AppendFile(partial)
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+    recording.close()
+    return thinned
 
 
 def forget_later_frames(recording: AppendFile, first_frame: bytes) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from horizon_app.contracts.events import FactNoted, LogWritten, MetricsRecorded
 from horizon_app.contracts.residency import Direction, FrameHeader, MapId, decode_frame, encode_frame
+from horizon_app.worker import residency_recording
 from horizon_app.worker.event_sink import EventSink
 from tests.support.fake_engine import fake_frame, fake_layout
 from tests.support.run_folders import read_journal, wait_until
@@ -146,6 +147,28 @@ def test_residency_recording_of_a_run_that_goes_on_keeps_the_steps_before(tmp_pa
     assert recorded_steps(tmp_path) == [1, 2, 2, 3, 4]
     record(tmp_path, fake_frame(9))
     assert recorded_steps(tmp_path) == [1, 2, 2, 3, 4, 9]
+
+
+def test_residency_recording_that_is_full_loses_every_second_frame_of_its_older_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(residency_recording, "MOST_BYTES", 8 * len(fake_frame(1)))
+    record(tmp_path, *(fake_frame(step) for step in range(1, 10)))
+    assert recorded_steps(tmp_path) == [1, 3, 5, 6, 7, 8, 9]
+    record(tmp_path, *(fake_frame(step) for step in range(10, 41)))
+    steps = recorded_steps(tmp_path)
+    assert steps[0] == 1 and steps[-4:] == [37, 38, 39, 40] and steps == sorted(steps) and len(steps) <= 8
+    record(tmp_path, fake_frame(39))
+    assert recorded_steps(tmp_path) == [step for step in steps if step < 39] + [39]
+
+
+def test_residency_recording_that_can_not_be_thinned_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(residency_recording, "MOST_BYTES", 2 * len(fake_frame(1)))
+    (tmp_path / ".residency.bin.partial").mkdir()
+    record(tmp_path, fake_frame(1), fake_frame(2), fake_frame(3), fake_frame(4))
+    assert recorded_steps(tmp_path) == [1, 2]
 
 
 def test_residency_recording_with_other_blocks_begins_anew(tmp_path: Path) -> None:
