@@ -7,6 +7,7 @@ advisory lock of PostgreSQL.
 
 import json
 import math
+import re
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ Transaction = Connection
 
 _WRITES = "horizon_writes"
 _ALTERS = "horizon_alters"
+_ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _WRITERS_LOCK = 0x686F72697A6F6E
 """Key of PostgreSQL's advisory lock that the writing transaction holds."""
 
@@ -104,9 +106,11 @@ def _engine(url: str | URL) -> Engine:
     try:
         backend = make_url(url).get_backend_name()
         # A server may have been started anew since a connection was made; a file has not.
+        is_file = backend == "sqlite"
         engine = create_engine(
-            url, json_serializer=dump_json, pool_size=8, max_overflow=56, pool_pre_ping=backend != "sqlite"
-        )
+            url, json_serializer=dump_json if is_file else _dump_json_without_nul, pool_size=8, max_overflow=56,
+            pool_pre_ping=not is_file,
+        )  # fmt: skip
     except (ArgumentError, ModuleNotFoundError) as error:
         raise DatabaseUnusable(str(error)) from error
     if backend not in ("sqlite", "postgresql"):
@@ -123,6 +127,11 @@ def _prepare_postgresql(connection: Any, _record: object) -> None:
             return super().dump(obj.replace("\0", "\ufffd"))
 
     connection.adapters.register_dumper(str, NulFree)
+
+
+def _dump_json_without_nul(value: Any) -> str:
+    """The same in JSON: PostgreSQL takes an escaped NUL there, and fails whenever it is asked for a text beside it."""
+    return _ESCAPED_NUL.sub(r"\1\\ufffd", dump_json(value))
 
 
 def dump_json(value: Any) -> str:

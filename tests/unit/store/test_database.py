@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from horizon_app.contracts.events import LogWritten
+from horizon_app.contracts.filter_parse import parse_filter
 from horizon_app.control.recorder import note
 from horizon_app.settings import AppSettings
 from horizon_app.store.database import dump_json, open_database
 from horizon_app.store.errors import DatabaseBusy, DatabaseDamaged, DatabaseUnavailable, StoreError
 from horizon_app.store.events import events_after
 from horizon_app.store.migrate import migrate
-from horizon_app.store.runs import get_run, update_run
+from horizon_app.store.run_list import RunFilter, list_runs
+from horizon_app.store.runs import get_order, get_run, update_run
 from tests.support.stores import add_run, new_run, open_store, settings_of
 
 
@@ -104,10 +106,15 @@ def test_read_sees_one_moment(tmp_path: Path, any_database: str) -> None:
 
 def test_letters_that_the_database_has_no_room_for_become_a_sign(tmp_path: Path, any_database: str) -> None:
     with open_store(tmp_path) as database:
-        run_id = add_run(database, spec={"model": {"path": "a\0b"}})
+        run_id = add_run(database, spec={"model": {"path": "a\0b \\u0000"}})
         note(database, run_id, [LogWritten(message="nul \0 here")])
         with database.read() as tx:
             (event,) = events_after(tx, run_id, 0, limit=9)
+            for text in ("model.path:a", "training.seed = null"):
+                assert list_runs(tx, RunFilter(matching=parse_filter(text)), limit=9).total == 1
+            order = get_order(tx, run_id)
+    assert order is not None
+    assert order.spec["model"]["path"] == ("a\0b \\u0000" if any_database == "sqlite" else "a\ufffdb \\u0000")
     assert event["message"] == ("nul \0 here" if any_database == "sqlite" else "nul \ufffd here")
 
 
