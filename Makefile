@@ -2,13 +2,14 @@
 #
 #   make run      set up, then serve the UI and start the example run (EXAMPLE=0: without it; SERVE="--port 9000": flags)
 #   make test     set up with the development tools, then make check, the UI's unit tests and pytest (PYTEST="-k name")
-#   make check    formatting, lint, types and walls, in Python and in the front end
+#   make check    formatting, lint, types and walls, in Python and in the front end; then make audit
+#   make audit    known vulnerabilities of every pinned package, where the registries answer (AUDIT=--strict)
 #   make bench    measure this machine in 20 minutes: the engine beside a plain loop (BENCH="peers": what and flags)
 #   make clean    remove what was built, .venv included; never the home folder
 #   PYTHON=...    the interpreter for .venv, where the one found on PATH is not wanted
 
 .DEFAULT_GOAL := run
-.PHONY: run test check bench clean setup setup-dev
+.PHONY: run test check audit bench clean setup setup-dev
 
 # Kept out of the shell's way: nothing of the user's environment may change what is installed or tested.
 unexport PYTHONPATH
@@ -63,6 +64,10 @@ check: setup-dev
 	@$(PY) -m pyright
 	@.venv/bin/lint-imports --no-logo
 	@$(UI) npm run check
+	@$(PY) -m tests.support.audit
+
+audit: setup-dev
+	@$(PY) -m tests.support.audit $(AUDIT)
 
 test: check
 	@$(UI) npm test

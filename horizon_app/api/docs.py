@@ -29,6 +29,7 @@ article { border-top: 1px solid var(--line); padding: .4rem 0 1rem } h3 { font-s
 h3 code { overflow-wrap: anywhere } h3 b { color: var(--key); font-weight: 650 } p { margin: .3rem 0 .6rem }
 table { border-collapse: collapse; width: 100% } td { padding: .18rem 1rem .18rem 0; vertical-align: top }
 td:nth-child(2) { color: var(--dim); white-space: nowrap } summary { cursor: pointer; padding: .2rem 0 }
+  details details { margin-left: 1.2rem }
 @media (max-width: 50rem) { body { display: block } nav { position: static; height: auto; border: 0 }
   main { padding: 1rem } td:nth-child(2) { white-space: normal } }
 """
@@ -91,18 +92,24 @@ def _call(schema: Schema, method: str, path: str, operation: Schema) -> str:
     ]
     if body is not None:
         parts.append(f"<details><summary>Body: {_type_link(body['schema'])}</summary>{_json(_example(body))}</details>")
-    parts += [_answer(schema, status, response) for status, response in operation["responses"].items()]
+    answers = [(status, _resolved(schema, response)) for status, response in operation["responses"].items()]
+    problems = [_answer(status, response) for status, response in answers if status >= "4"]
+    parts += [_answer(status, response) for status, response in answers if status < "4"]
+    parts.append(f"<details><summary>Problems</summary>{''.join(problems)}</details>")
     return "".join(parts) + "</article>"
 
 
-def _answer(schema: Schema, status: str, response: Schema) -> str:
+def _resolved(schema: Schema, response: Schema) -> Schema:
     name = str(response.get("$ref", "")).rpartition("/")[2]
-    response = schema["components"]["responses"][name] if name else response
+    return schema["components"]["responses"][name] if name else response
+
+
+def _answer(status: str, response: Schema) -> str:
     shown = [
         f"<p><code>{escape(kind)}</code> {_type_link(media['schema'])}</p>{_json(_example(media))}"
         for kind, media in response.get("content", {}).items()
     ]
-    text = escape(str(response.get("description", "")))
+    text = _inline(str(response.get("description", "")))
     return f"<details><summary><code>{status}</code> {text}</summary>{''.join(shown)}</details>"
 
 

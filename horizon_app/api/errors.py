@@ -132,7 +132,9 @@ async def _http(request: Request, error: Exception) -> Response:
 def _methods(request: Request) -> list[str]:
     """What may be done at an address: the router tells the methods of the first route only that has it."""
     paths: dict[str, Any] = request.app.openapi()["paths"]
-    matching = [methods for path, methods in paths.items() if compile_path(path)[0].match(request.scope["path"])]
+    exact = paths.get(request.scope["path"])
+    fitting = [methods for path, methods in paths.items() if compile_path(path)[0].match(request.scope["path"])]
+    matching = fitting if exact is None else [exact]
     return sorted({method.upper() for methods in matching for method in methods}) or ["GET"]
 
 

@@ -73,6 +73,13 @@ _PROBLEMS: dict[str, tuple[str, str, str, str]] = {
 }  # fmt: skip
 """Status -> when, and the name, title and detail of its example."""
 
+_TEXTS = {
+    "text/html": "<!doctype html><title>my-run</title>",
+    "text/csv": "step,train/loss\n1,4.1\n",
+    "text/event-stream": 'event: text\ndata: {"type":"text","text":"there was"}\n\n',
+}
+"""Examples of what is no JSON."""
+
 
 def install_openapi(app: FastAPI) -> None:
     """Serve the completed schema in place of FastAPI's own."""
@@ -115,9 +122,9 @@ def _complete(operation: Schema, method: str, path: str, components: Schema) -> 
         responses["200"].setdefault("headers", {})["ETag"] = etag
         responses["304"] = {"description": "It is as If-None-Match says"}
     contents = [response.get("content", {}) for response in responses.values()] + ([body["content"]] if body else [])
-    for media in [content["application/json"] for content in contents if "application/json" in content]:
-        if "examples" not in media:
-            media.setdefault("example", example(media["schema"], components))
+    for kind, media in [pair for content in contents for pair in content.items()]:
+        if "example" not in media and "examples" not in media:
+            media["example"] = _TEXTS.get(kind) or example(media["schema"], components)
     for parameter in parameters:
         if "example" not in parameter and parameter["required"]:
             parameter["example"] = example(parameter["schema"], components, parameter["name"])

@@ -1,7 +1,7 @@
 """Bodies that only HTTP has."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -20,14 +20,16 @@ def _shallow(value: object) -> object:
     """Refuses what is nested deeper than any spec, before something walks through it level by level."""
     level: list[object] = [value]
     for _ in range(_DEEPEST):
-        level = [inner for outer in level if isinstance(outer, dict | list) for inner in _inside(outer)]
+        level = [inner for outer in level for inner in _inside(outer)]
         if not level:
             return value
     raise ValueError(f"nested deeper than {_DEEPEST} levels")
 
 
-def _inside(outer: dict[Any, Any] | list[Any]) -> Iterable[object]:
-    return outer.values() if isinstance(outer, dict) else outer
+def _inside(outer: object) -> Iterable[object]:
+    if isinstance(outer, dict):
+        return cast(dict[str, object], outer).values()
+    return cast(list[object], outer) if isinstance(outer, list) else ()
 
 
 Document = Annotated[Any, BeforeValidator(_shallow)]

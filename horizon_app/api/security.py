@@ -7,12 +7,14 @@ points at this machine (DNS rebinding) shows in `Host`.
 import ipaddress
 import socket
 from collections.abc import Collection
-from urllib.parse import urlsplit
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from horizon_app.api.errors import problem_response
+from horizon_app.contracts.problems import FieldProblem
 
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _EVERYWHERE = {"0.0.0.0", "::", ""}  # noqa: S104 - compared with, not bound
@@ -49,8 +51,15 @@ _HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 
-Refusal = tuple[int, str, str]
-"""Status, stable name, what is wrong and what to do."""
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Status, stable name, what is wrong and what to do; and the field that it is about, where it is one."""
+
+    status: int
+    name: str
+    detail: str
+    field: str = ""
 
 
 class Guard:
@@ -79,15 +88,16 @@ class Guard:
         if refusal is None:
             await self._app(scope, receive, send_with_headers)
             return
-        status, name, detail = refusal
-        await problem_response(status, name, "The request was refused", detail)(scope, receive, send_with_headers)
+        errors = [FieldProblem(field=refusal.field, message=refusal.detail)] if refusal.field else []
+        answer = problem_response(refusal.status, refusal.name, "The request was refused", refusal.detail, errors)
+        await answer(scope, receive, send_with_headers)
 
     def _stranger(self, scope: Scope, headers: Headers) -> Refusal | None:
         """Why this may come from another site."""
         host, port = _split(f"//{headers.get('host', '')}")
         if host is None or not self._is_ours(host):
             detail = "the Host header names another machine; open the server by its own address, or allow that name "
-            return 403, "host-refused", f"{detail}with HORIZON_ALLOWED_HOSTS"
+            return Refusal(403, "host-refused", f"{detail}with HORIZON_ALLOWED_HOSTS")
         changes = scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS
         origin = headers.get("origin")
         if changes and origin is not None:
@@ -95,11 +105,11 @@ class Guard:
             origin_host, origin_port = _split(origin)
             same_port = (origin_port or scheme_port) == (port or scheme_port)
             if origin_host is None or not self._is_ours(origin_host) or not same_port:
-                return 403, "origin-refused", "the request comes from a page of another site"
+                return Refusal(403, "origin-refused", "the request comes from a page of another site")
         if headers.get("sec-fetch-site") == "cross-site" and (changes or headers.get("sec-fetch-mode") != "navigate"):
-            return 403, "origin-refused", "the request comes from a page of another site"
+            return Refusal(403, "origin-refused", "the request comes from a page of another site")
         if changes and scope["type"] == "http" and not _is_json_or_empty(headers):
-            return 415, "not-json", "a body must be JSON: send the header Content-Type: application/json"
+            return Refusal(415, "not-json", "a body must be JSON: send the header Content-Type: application/json")
         return None
 
     def _is_ours(self, host: str) -> bool:
@@ -115,11 +125,14 @@ def _unreadable(scope: Scope) -> Refusal | None:
     """What is wrong with an address, whatever it names."""
     query: bytes = scope.get("query_string", b"")
     if max(len(query), len(scope["path"])) > MOST_ADDRESS_BYTES:
-        return 414, "address-too-long", f"path and query may have {MOST_ADDRESS_BYTES} bytes each"
+        return Refusal(414, "address-too-long", f"path and query may have {MOST_ADDRESS_BYTES} bytes each")
     if query.count(b"&") >= MOST_PARAMETERS:
-        return 400, "too-many-parameters", f"the query may have {MOST_PARAMETERS} parameters"
-    if b"%00" in query or "\0" in scope["path"]:
-        return 400, "nul-character", "the address holds a NUL character; nothing has one in its name"
+        return Refusal(400, "too-many-parameters", f"the query may have {MOST_PARAMETERS} parameters")
+    if "\0" in scope["path"]:
+        return Refusal(400, "nul-character", "the address holds a NUL character; nothing has one in its name")
+    for field, value in parse_qsl(query.decode("latin-1")) if b"%00" in query else []:
+        if "\0" in field + value:
+            return Refusal(422, "request-invalid", "holds a NUL character, which nothing does", field)
     return None
 
 

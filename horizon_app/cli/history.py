@@ -4,10 +4,8 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
-from urllib.parse import quote
 
 from horizon_app.cli.local_server import find_horizon, server_refusals
-from horizon_app.client import Horizon
 from horizon_app.contracts.comparison import Axis, Comparison
 from horizon_app.contracts.events import COMMAND_LINE
 from horizon_app.contracts.run_state import RunState
@@ -44,6 +42,11 @@ class CompareQuery:
     keys: Sequence[str] | None = None
     max_points: int = 500
     axis: Axis = Axis.STEP
+
+    def given(self) -> dict[str, Any]:
+        """The question as REST takes it."""
+        keys = {} if self.keys is None else {"keys": ",".join(self.keys)}
+        return {"max_points": self.max_points, "x": self.axis.value, **keys}
 
 
 class History(Protocol):
@@ -204,101 +207,13 @@ class StationHistory:
         return self._station.exports.export(run_id, form).parts
 
 
-class ServerHistory:
-    """The history through the REST API of a running server. Every method raises HorizonError."""
-
-    def __init__(self, server: Horizon) -> None:
-        self._server = server
-
-    def list(self, query: RunQuery) -> RunPage:
-        """A page of the history."""
-        return RunPage.model_validate(self._call("GET", "/runs", params=query.given()))
-
-    def show(self, run_id: str) -> RunDetail:
-        """One run."""
-        return RunDetail.model_validate(self._call("GET", _of(run_id)))
-
-    def stop(self, run_id: str, *, save: bool) -> Run:
-        """Stop a live run."""
-        return Run.model_validate(self._call("POST", f"{_of(run_id)}/stop", json={"save": save}))
-
-    def pause(self, run_id: str, *, save: bool) -> Run:
-        """Have a run hold."""
-        return Run.model_validate(self._call("POST", f"{_of(run_id)}/pause", json={"save": save}))
-
-    def delete(self, run_id: str, *, pinned_too: bool) -> Freed:
-        """Delete a run that is not live."""
-        params = {"pinned": "delete"} if pinned_too else {}
-        return Freed.model_validate(self._call("DELETE", _of(run_id), params=params))
-
-    def queue(self) -> QueueAnswer:
-        """What each device does and what waits for it."""
-        return QueueAnswer.model_validate(self._call("GET", "/queue"))
-
-    def start(self, run_id: str) -> Run:
-        """Let a held run start when its turn comes."""
-        return Run.model_validate(self._call("POST", f"{_of(run_id)}/start"))
-
-    def hold(self, run_id: str) -> Run:
-        """Keep a queued run from starting."""
-        return Run.model_validate(self._call("POST", f"{_of(run_id)}/hold"))
-
-    def move(self, run_id: str, place: Mapping[str, Any]) -> Run:
-        """Give a queued run another place."""
-        return Run.model_validate(self._call("POST", f"{_of(run_id)}/move", json=dict(place)))
-
-    def clone(self, run_id: str, changes: Mapping[str, Any], *, name: str | None, start: bool) -> RunDetail:
-        """Submit the spec of a run again, with changes by dotted key."""
-        body = {"set": dict(changes), "name": name, "start": start}
-        return RunDetail.model_validate(self._call("POST", f"{_of(run_id)}/clone", json=body))
-
-    def archive(self, run_id: str, *, archived: bool) -> Run:
-        """Put an ended run away, or take it back."""
-        return Run.model_validate(self._call("POST", f"{_of(run_id)}/{'archive' if archived else 'unarchive'}"))
-
-    def resume(self, run_id: str, changes: Mapping[str, Any]) -> Run:
-        """Queue an ended run again."""
-        return Run.model_validate(self._call("POST", f"{_of(run_id)}/resume", json={"set": dict(changes)}))
-
-    def save_checkpoint(self, run_id: str) -> Run:
-        """Ask a live run for a checkpoint."""
-        return Run.model_validate(self._call("POST", f"{_of(run_id)}/checkpoint"))
-
-    def checkpoints(self, run_id: str) -> CheckpointsAnswer:
-        """The checkpoints of a run."""
-        return CheckpointsAnswer.model_validate(self._call("GET", f"{_of(run_id)}/checkpoints"))
-
-    def pin(self, run_id: str, step: int, *, pinned: bool) -> CheckpointsAnswer:
-        """Keep a checkpoint, or no longer."""
-        answer = self._call("POST" if pinned else "DELETE", f"{_of(run_id)}/checkpoints/{step}/pin")
-        return CheckpointsAnswer.model_validate(answer)
-
-    def compare(self, run_ids: Sequence[str], question: CompareQuery) -> Comparison:
-        """Several runs side by side."""
-        params = {"ids": ",".join(run_ids), "max_points": question.max_points, "x": question.axis.value}
-        if question.keys is not None:
-            params["keys"] = ",".join(question.keys)
-        return Comparison.model_validate(self._call("GET", "/runs/compare", params=params))
-
-    def export(self, run_id: str, form: ExportFormat) -> Iterator[bytes]:
-        """Everything of a run, as a file of this format."""
-        return self._server.calls.transport.parts(f"{_of(run_id)}/export", params={"format": form.value})
-
-    def _call(self, method: str, path: str, **request: Any) -> dict[str, Any]:
-        return self._server.call(method, path, **request)
-
-
-def _of(run_id: str) -> str:
-    return f"/runs/{quote(run_id, safe='')}"
-
-
 @contextmanager
 def open_history(settings: AppSettings) -> Generator[History]:
     """The history of a home folder, by whichever way there is."""
     server = find_horizon(settings)
     if server is not None:
         with server_refusals(), server:
-            yield ServerHistory(server)
+            yield server.calls
         return
     from horizon_app.control.workstation import Workstation
 

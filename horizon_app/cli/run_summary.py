@@ -6,7 +6,7 @@ from typing import Any
 from horizon_app.cli.quantities import show_bytes, show_metric, show_seconds
 from horizon_app.contracts.events import RunOutcome
 from horizon_app.contracts.run_state import ENDED, RunState
-from horizon_app.contracts.run_view import RunDetail
+from horizon_app.contracts.run_view import RunDetail, Segment
 
 
 def outcome_of(detail: RunDetail) -> RunOutcome:
@@ -75,5 +75,14 @@ def detail_lines(detail: RunDetail, runs_dir: Path) -> list[str]:
         *lines,
         f"  model from   {detail.spec['model']['path']}",
         f"  started      {started}",
+        *(f"  segment {part.number:<4} {_segment(part)}" for part in detail.segments if len(detail.segments) > 1),
         f"  id           {detail.id}",
     ]
+
+
+def _segment(part: Segment) -> str:
+    """What one of several workers did."""
+    first, last = part.first_step, part.last_step
+    steps = "no step" if first is None or (last is None and part.state) else f"steps {first} to {last or 'now'}"
+    again = "" if part.void_after is None else f", those behind {part.void_after} done again"
+    return f"{steps}{again}, {part.state.value if part.state else 'live'}"

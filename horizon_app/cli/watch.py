@@ -30,6 +30,7 @@ AfterOption = Annotated[
 _REPLAYED = 200
 """Frames of the past that fill the log of a view that has just been opened."""
 _REDRAWN_HZ = 4.0
+_NOTHING_LEFT = "nothing runs and nothing waits"
 
 
 def watch_runs(
@@ -103,13 +104,12 @@ def _tell(settings: "AppSettings", run: "RunDetail", after: int) -> "RunDetail":
 
 def _watch_all(settings: "AppSettings", *, as_json: bool) -> None:
     from horizon_app.cli.watched_queue import WatchedQueue, rounds
-    from horizon_app.contracts.frames import RunFrame
 
     watched = WatchedQueue()
     if as_json:
         for changed in rounds(settings, watched):
-            for run in changed:
-                _write_line(RunFrame(run=run))
+            for frame in changed:
+                _write_line(frame)
     elif sys.stdout.isatty():
         _draw_all(settings, watched)
     else:
@@ -120,27 +120,31 @@ def _draw_all(settings: "AppSettings", watched: "WatchedQueue") -> None:
     from rich.live import Live
 
     from horizon_app.cli.watched_queue import rounds, state_line
+    from horizon_app.contracts.frames import RunFrame
     from horizon_app.contracts.run_state import ENDED
 
     with Live(watched, refresh_per_second=_REDRAWN_HZ, transient=True) as live:
         for changed in rounds(settings, watched):
-            for run in changed:
-                if run.state in ENDED:
-                    live.console.print(state_line(run), markup=False, highlight=False)
-    sys.stdout.write("nothing runs and nothing waits\n")
+            for frame in changed:
+                if not isinstance(frame, RunFrame) or frame.run.state in ENDED:
+                    live.console.print(state_line(frame), markup=False, highlight=False)
+    sys.stdout.write(f"{_NOTHING_LEFT}\n")
 
 
 def _tell_all(settings: "AppSettings", watched: "WatchedQueue") -> None:
     from horizon_app.cli.watched_queue import rounds, state_line
+    from horizon_app.contracts.frames import RunFrame
 
     states: dict[str, RunState] = {}
     for changed in rounds(settings, watched):
-        for run in changed:
-            if states.get(run.id) is not run.state:
-                states[run.id] = run.state
-                sys.stdout.write(f"{state_line(run)}\n")
+        for frame in changed:
+            if isinstance(frame, RunFrame):
+                if states.get(frame.run.id) is frame.run.state:
+                    continue
+                states[frame.run.id] = frame.run.state
+            sys.stdout.write(f"{state_line(frame)}\n")
         sys.stdout.flush()
-    sys.stdout.write("nothing runs and nothing waits\n")
+    sys.stdout.write(f"{_NOTHING_LEFT}\n")
 
 
 def _write_snapshot(run: "RunDetail") -> None:

@@ -1,8 +1,8 @@
 """All live runs and what waits, as `horizon runs watch` shows them without a run."""
 
-import contextlib
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
@@ -13,6 +13,8 @@ from horizon_app.cli.printable import printable
 from horizon_app.cli.quantities import show_bytes, show_metric, show_seconds
 from horizon_app.cli.refusals import CommandFailed
 from horizon_app.cli.sparkline import sparkline
+from horizon_app.client import NotFound
+from horizon_app.contracts.frames import RunFrame, RunGone
 from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.run_view import Run
 from horizon_app.control.errors import RunNotFound
@@ -54,7 +56,7 @@ class WatchedQueue:
         yield table
 
 
-def rounds(settings: AppSettings, watched: WatchedQueue) -> Iterator[list[Run]]:
+def rounds(settings: AppSettings, watched: WatchedQueue) -> Iterator[list[RunFrame | RunGone]]:
     """Each second the runs that changed, those that have just left among them; ends when none is live or waits.
 
     Raises CommandFailed, ControlError, StoreError at the first round; a server that goes away later is waited for.
@@ -64,20 +66,24 @@ def rounds(settings: AppSettings, watched: WatchedQueue) -> Iterator[list[Run]]:
         try:
             with open_history(settings) as history:
                 runs = _present(history)
-                left = [_shown(history, run_id) for run_id in watched.missing(runs)]
+                left = [_left(history, run_id) for run_id in watched.missing(runs)]
         except CommandFailed:
             if first:
                 raise
         else:
-            yield [*watched.take(runs), *filter(None, left)]
+            now = datetime.now(UTC)
+            yield [*(RunFrame(time=now, run=run) for run in watched.take(runs)), *left]
             if not runs:
                 return
         first = False
         time.sleep(_ROUND_S)
 
 
-def state_line(run: Run) -> str:
+def state_line(frame: RunFrame | RunGone) -> str:
     """A run and its state in one line."""
+    if isinstance(frame, RunGone):
+        return f"{frame.id} was deleted"
+    run = frame.run
     why = f": {printable(run.reason)}" if run.reason else ""
     return f"{run.id} ({printable(run.name)}) is {run.state.value}, step {run.step}/{run.total_steps or '?'}{why}"
 
@@ -86,11 +92,12 @@ def _present(history: History) -> list[Run]:
     return [run for queue in history.queue().devices for run in (*queue.live, *queue.queued)]
 
 
-def _shown(history: History, run_id: str) -> Run | None:
-    with contextlib.suppress(RunNotFound):
-        detail = history.show(run_id)
-        return Run.model_validate(detail.model_dump())
-    return None
+def _left(history: History, run_id: str) -> RunFrame | RunGone:
+    now = datetime.now(UTC)
+    try:
+        return RunFrame(time=now, run=history.show(run_id))
+    except (RunNotFound, NotFound):
+        return RunGone(time=now, id=run_id)
 
 
 def _cells(run: Run) -> tuple[RenderableType, ...]:

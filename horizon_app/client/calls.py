@@ -1,15 +1,26 @@
 """Every call about runs as one method: what is sent, and the view that comes back. All of them raise HorizonError."""
 
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
 
 from horizon_app.client.errors import BadAnswer
 from horizon_app.client.transport import Transport
-from horizon_app.contracts.run_view import CheckpointsAnswer, Freed, LogAnswer, Run, RunDetail, RunPage, SeriesAnswer
+from horizon_app.contracts.comparison import Comparison
+from horizon_app.contracts.knobs import ChangedKnobs
+from horizon_app.contracts.run_view import (
+    CheckpointsAnswer,
+    Freed,
+    LogAnswer,
+    QueueAnswer,
+    Run,
+    RunDetail,
+    RunPage,
+    SeriesAnswer,
+)
 
 View = TypeVar("View", bound=BaseModel)
 
@@ -26,6 +37,14 @@ def read_as(view: type[View], body: Any) -> View:
         ) from error
 
 
+class Asked(Protocol):
+    """A question with many parts."""
+
+    def given(self) -> Mapping[str, Any]:
+        """The parts that ask for something, as a route takes them."""
+        ...
+
+
 class Calls:
     """The calls about runs, on one server."""
 
@@ -40,6 +59,19 @@ class Calls:
     def page(self, query: Mapping[str, Any]) -> RunPage:
         """A page of the history."""
         return read_as(RunPage, self.transport.call("GET", "/runs", params=query))
+
+    def list(self, query: Asked) -> RunPage:
+        """A page of the history."""
+        return self.page(query.given())
+
+    def queue(self) -> QueueAnswer:
+        """What each device does and what waits for it."""
+        return read_as(QueueAnswer, self.transport.call("GET", "/queue"))
+
+    def compare(self, run_ids: Sequence[str], question: Asked) -> Comparison:
+        """Several runs side by side."""
+        params = {"ids": ",".join(run_ids), **question.given()}
+        return read_as(Comparison, self.transport.call("GET", "/runs/compare", params=params))
 
     def show(self, run_id: str) -> RunDetail:
         """One run."""
@@ -60,11 +92,11 @@ class Calls:
 
     def move(self, run_id: str, place: Mapping[str, Any]) -> Run:
         """Give a queued run another place: `before` another run (None: behind all), or a `position`."""
-        return read_as(Run, self._post(run_id, "move", place))
+        return read_as(Run, self._post(run_id, "move", dict(place)))
 
-    def pause(self, run_id: str) -> Run:
-        """Have a run wait after its next optimizer step."""
-        return read_as(Run, self._post(run_id, "pause"))
+    def pause(self, run_id: str, *, save: bool = False) -> Run:
+        """Have a run hold after the step that is being done."""
+        return read_as(Run, self._post(run_id, "pause", {"save": save}))
 
     def resume(self, run_id: str, changes: Mapping[str, Any]) -> Run:
         """Go on with a paused run; queue an ended one again, with changes to its spec by dotted key."""
@@ -97,13 +129,18 @@ class Calls:
         params = {"pinned": "delete"} if pinned_too else {}
         return read_as(Freed, self.transport.call("DELETE", of_run(run_id), params=params))
 
-    def set_knobs(self, run_id: str, knobs: Mapping[str, Any], *, version: int | None = None) -> dict[str, Any]:
+    def export(self, run_id: str, form: str) -> Iterator[bytes]:
+        """The history of a run as a file: csv, json or html."""
+        return self.transport.parts(of_run(run_id, "export"), params={"format": form})
+
+    def set_knobs(self, run_id: str, knobs: Mapping[str, Any], *, version: int | None = None) -> ChangedKnobs:
         """Change knobs of a live run; with a version only where nobody has changed them since."""
         headers = {} if version is None else {"If-Match": f'"{version}"'}
         # With a version a second attempt finds it used up and is refused, so it can't happen twice.
-        return self.transport.call(
+        answer = self.transport.call(
             "PATCH", of_run(run_id, "knobs"), json=dict(knobs), headers=headers, repeatable=version is not None
         )
+        return read_as(ChangedKnobs, answer)
 
     def checkpoints(self, run_id: str) -> CheckpointsAnswer:
         """The checkpoints of a run."""

@@ -14,6 +14,7 @@ from horizon_app.contracts import run_view
 from horizon_app.contracts.events import RunOutcome
 from horizon_app.contracts.export import Exported
 from horizon_app.contracts.frames import FRAME, Frame
+from horizon_app.contracts.knobs import ChangedKnobs
 from horizon_app.contracts.run_state import RunState
 
 _EVENTS_PAGE = 1000
@@ -94,7 +95,12 @@ class Run:
     ) -> Series: ...
     @overload
     def metrics(
-        self, *keys: str, first: int | None = None, last: int | None = None, max_points: int = 1000
+        self, key: str, second: str, /, *more: str, first: int | None = None, last: int | None = None,
+        max_points: int = 1000,
+    ) -> dict[str, Series]: ...  # fmt: skip
+    @overload
+    def metrics(
+        self, *, first: int | None = None, last: int | None = None, max_points: int = 1000
     ) -> dict[str, Series]: ...
     def metrics(
         self, *keys: str, first: int | None = None, last: int | None = None, max_points: int = 1000
@@ -110,12 +116,13 @@ class Run:
             return found.get(keys[0]) or Series(keys[0], [], [])
         return found
 
-    def set(self, **knobs: Any) -> dict[str, Any]:
+    def set(self, knobs: Mapping[str, Any] | None = None, /, **more: Any) -> ChangedKnobs:
         """Change knobs while the run runs, for example `prefetch_window=5`: what they were, are, and from which step.
 
-        Refused with OutOfDate where somebody else has changed knobs since this object was refreshed.
+        Those with a point in their name go in a mapping: `{"checkpoint.every": 50}`. Refused with OutOfDate where
+        somebody else has changed knobs since this object was refreshed.
         """
-        answer = self._calls.set_knobs(self.id, knobs, version=getattr(self.view, "knobs_version", None))
+        answer = self._calls.set_knobs(self.id, {**(knobs or {}), **more}, version=self.view.knobs_version)
         self.refresh()
         return answer
 
@@ -136,9 +143,9 @@ class Run:
         """Give the queued run another place in the queue of its device, from 1; without one it goes behind all."""
         return self._take(self._calls.move(self.id, {"before": None} if position is None else {"position": position}))
 
-    def pause(self) -> Self:
-        """Have the run wait after its next optimizer step."""
-        return self._take(self._calls.pause(self.id))
+    def pause(self, save: bool = False) -> Self:
+        """Have the run hold after the step that is being done; `save` writes a checkpoint then."""
+        return self._take(self._calls.pause(self.id, save=save))
 
     def resume(self, set: Mapping[str, Any] | None = None) -> Self:
         """Go on with a paused run, or queue an ended one again, with other values of its spec by dotted key."""

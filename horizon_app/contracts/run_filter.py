@@ -177,7 +177,7 @@ def _value(field: str, value: Value) -> str:
             return "null"
         case bool():
             return "true" if value else "false"
-        case float():
+        case int() | float():
             return _number(field, value)
         case str():
             return _quoted(value)

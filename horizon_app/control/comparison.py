@@ -1,7 +1,7 @@
 """Compares runs: overlaid series, the differences of their specs, a summary of each. Changes nothing."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from horizon_app.contracts.comparison import Axis, ComparedRun, ComparedSeries, Comparison, SpecDifference
 from horizon_app.contracts.run_view import RunDetail, Series, SeriesAnswer
@@ -117,7 +117,10 @@ def flat_spec(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Dotted key -> value of a spec."""
     found: dict[str, Any] = {}
     for key, value in spec.items():
-        found |= flat_spec(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
+        if isinstance(value, dict) and value:
+            found |= flat_spec(cast(dict[str, Any], value), f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
     return found
 
 

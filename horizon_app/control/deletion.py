@@ -16,7 +16,7 @@ from horizon_app.contracts.run_state import LIVE
 from horizon_app.contracts.run_view import Freed
 from horizon_app.control.errors import CheckpointPinned, RunIsLive, WorkerStillThere
 from horizon_app.control.last_worker import living_worker, wait_for_last_worker
-from horizon_app.control.lifecycle import locked_run
+from horizon_app.control.lifecycle import locked_run, read_run
 from horizon_app.control.run_folder import RunFolder
 from horizon_app.store.database import Database, Transaction
 from horizon_app.store.runs import StoredRun, delete_run, get_run
@@ -40,12 +40,12 @@ class Deletion:
         """
         folder = RunFolder(self._runs_dir, run_id)
         with self._database.read() as tx:
-            run = self._deletable(tx, run_id, folder, pinned_too=pinned_too)
+            run = _deletable(read_run(tx, run_id), folder, pinned_too=pinned_too)
         wait_for_last_worker(run, folder)
         aside = self._runs_dir / f"{_ASIDE}{run_id}"
         try:
             with self._database.write() as tx:
-                run = self._deletable(tx, run_id, folder, pinned_too=pinned_too)
+                run = _deletable(locked_run(tx, run_id), folder, pinned_too=pinned_too)
                 if (pid := living_worker(run, folder)) is not None:  # it was resumed, and has ended again, meanwhile
                     raise WorkerStillThere(run_id=run_id, pid=pid)
                 if folder.path.exists() and aside.exists():  # of an earlier deletion that came to no end
@@ -65,7 +65,7 @@ class Deletion:
     def tidy(self) -> None:
         """Finish or undo the deletions that a crash has interrupted."""
         for aside in sorted(self._runs_dir.glob(f"{_ASIDE}*")):
-            with self._database.write() as tx:  # a deletion that is under way holds the row, or has committed
+            with self._database.write() as tx:  # a deletion that is under way is the one writer, or has committed
                 settled = self._settle(tx, aside)
             if not settled:
                 _remove(aside)
@@ -75,7 +75,7 @@ class Deletion:
         run_id = aside.name.removeprefix(_ASIDE)
         if not is_run_id(run_id) or not os.path.lexists(aside):
             return True
-        if get_run(tx, run_id, lock=True) is None:
+        if get_run(tx, run_id) is None:
             return False
         place = self._runs_dir / run_id
         if place.exists():
@@ -85,14 +85,14 @@ class Deletion:
         _log.warning("%s is back: its deletion was interrupted before it counted", place)
         return True
 
-    def _deletable(self, tx: Transaction, run_id: str, folder: RunFolder, *, pinned_too: bool) -> StoredRun:
-        run = locked_run(tx, run_id)
-        if run.state in LIVE:
-            raise RunIsLive(run_id=run_id, state=run.state, action="deleted")
-        pinned = [] if pinned_too else [one.step for one in find_checkpoints(folder.path) if one.pinned]
-        if pinned:
-            raise CheckpointPinned(run_id=run_id, steps=pinned)
-        return run
+
+def _deletable(run: StoredRun, folder: RunFolder, *, pinned_too: bool) -> StoredRun:
+    if run.state in LIVE:
+        raise RunIsLive(run_id=run.id, state=run.state, action="deleted")
+    pinned = [] if pinned_too else [one.step for one in find_checkpoints(folder.path) if one.pinned]
+    if pinned:
+        raise CheckpointPinned(run_id=run.id, steps=pinned)
+    return run
 
 
 def _move(source: Path, target: Path) -> None:

@@ -106,6 +106,7 @@ class GeneratorProcess:
         stdout = self._process and self._process.stdout
         line = b"" if stdout is None else await stdout.readline()
         if not line:
+            await self.close()  # its output ends a moment before it does: nobody may take it for alive meanwhile
             raise GeneratorFailed(self._last_words())
         return GENERATOR_EVENT.validate_json(line)
 
@@ -142,6 +143,7 @@ class Generators:
         """End the process where it holds the files of a run that is to be deleted. Raises GeneratorBusy."""
         if self._process is None or self._process.model.run_dir.name != run_id:
             return
+        await asyncio.gather(*self._finishing)  # an answer that is over, or was left, comes to its end first
         if self._busy is not None:
             raise GeneratorBusy(run_id=run_id)
         await self.close()

@@ -64,8 +64,6 @@ class History:
         if not is_sort_key(key):
             keys = f"there are {', '.join(SORT_KEYS)}, and metrics such as eval/loss"
             raise BadQuery(field="sort", message=f"{key[:40]!r} is no sort key; {keys}")
-        if tag is not None and "\0" in tag:
-            raise BadQuery(field="tag", message="holds a NUL character", fix="leave it out")
         try:
             matching = None if q is None else parse_filter(q)
         except FilterRefused as error:

@@ -4,7 +4,7 @@ import logging
 from datetime import UTC, datetime
 
 from horizon_app.contracts.events import Event, StateChanged
-from horizon_app.contracts.run_state import ENDED, TRANSITIONS, RunState, is_legal
+from horizon_app.contracts.run_state import ENDED, TRANSITIONS, Cause, RunState, is_legal
 from horizon_app.control.errors import IllegalTransition, RunNotFound
 from horizon_app.control.process_watch import boot_id
 from horizon_app.control.run_clock import duration_s, since_boot_s
@@ -42,6 +42,14 @@ def tell(tx: Transaction, run: StoredRun, event: Event) -> None:
     update_run(tx, run.id, last_seq=run.last_seq + 1)
 
 
+def read_run(tx: Transaction, run_id: str) -> StoredRun:
+    """A run as it is, for a transaction that changes nothing. Raises RunNotFound."""
+    run = get_run(tx, run_id)
+    if run is None:
+        raise RunNotFound(run_id)
+    return run
+
+
 def locked_run(tx: Transaction, run_id: str) -> StoredRun:
     """A run that nobody else changes until the transaction ends. Raises RunNotFound."""
     run = get_run(tx, run_id, lock=True)
@@ -56,18 +64,20 @@ def enter_state(tx: Transaction, run: StoredRun, event: StateChanged) -> None:
         raise IllegalTransition(run_id=run.id, old=run.state, new=event.state)
     if RunState.QUEUED in (run.state, event.state):
         touch_queue(tx, run.queue_device)  # the others move up or down
-    times: dict[str, object] = {}
+    also: dict[str, object] = {}
     if event.state is RunState.STARTING:
-        times |= {"started_at": event.time, "started_clock": since_boot_s(), "boot_id": boot_id()}
+        also |= {"started_at": event.time, "started_clock": since_boot_s(), "boot_id": boot_id()}
     if event.state is RunState.STOPPING:
-        times["stop_asked_at"] = event.time
+        also["stop_asked_at"] = event.time
+    if event.state is RunState.FAILED:
+        also["cause"] = Cause.EXCEPTION.value
     if event.state in ENDED:
-        times |= {"ended_at": event.time, "ran_s": duration_s(run, until=event.time) or 0.0}
+        also |= {"ended_at": event.time, "ran_s": duration_s(run, until=event.time) or 0.0}
         lapse_changes(tx, run.id, f"the run was {event.state.value} before it came to it")
     if event.state is RunState.QUEUED:  # again
-        times |= {"ended_at": None, "stop_asked_at": None, "cause": None, "exit_status": None}
+        also |= {"ended_at": None, "stop_asked_at": None, "cause": None, "exit_status": None}
     came_from = [state for state, targets in TRANSITIONS.items() if event.state in targets]
-    if not set_state(tx, run.id, came_from, event.state, event.reason, **times):
+    if not set_state(tx, run.id, came_from, event.state, event.reason, **also):
         raise IllegalTransition(run_id=run.id, old=run.state, new=event.state)
     if event.state is RunState.STARTING:
         open_segment(tx, run.id, run.segment + 1, event.time)

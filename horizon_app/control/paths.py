@@ -49,6 +49,9 @@ class PathRules:
         """Where a path leads, and whether something is there."""
         if "\0" in text:
             raise PathRefused("a path can't hold a NUL character", "write a plain path")
+        if self.roots is not None and text.startswith("~"):
+            # Who starts the run writes it out again: no name may mean one place here and another one there.
+            raise PathRefused(f"{text[:200]!r} starts with ~", "write the path out, relative to the home folder")
         named = Path(text) if self.roots is not None else Path(text).expanduser()
         try:
             real = (self.base / named).resolve()

@@ -6,7 +6,6 @@ from horizon_app.contracts.events import SERVER
 from horizon_app.contracts.run_state import RunState
 from horizon_app.control.launcher import Launcher
 from horizon_app.control.lifecycle import change_state
-from horizon_app.control.process_watch import boot_id
 from horizon_app.store.database import Database, Transaction
 from horizon_app.store.queue import queued_runs
 from horizon_app.store.runs import StoredRun, get_order, live_runs, update_run
@@ -35,7 +34,7 @@ def start_next(
             change_state(tx, run.id, RunState.FAILED, f"the worker could not be started: {error}", who=SERVER)
         return run.id
     with database.write() as tx:
-        update_run(tx, run.id, pid=pid, process_start=start_time, boot_id=boot_id())
+        update_run(tx, run.id, pid=pid, process_start=start_time)
     return run.id
 
 

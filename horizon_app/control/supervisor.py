@@ -175,13 +175,13 @@ class Supervisor:
         if left:
             text = f"{left} processes that the worker had started were still there: ended"
             note(self._database, self._run.id, [LogWritten(level="warning", message=text)])
-        ending: dict[str, object] = {"exit_status": self._launcher.exit_status(self._run.id)}
-        if self._run.state is RunState.FAILED and self._run.cause is None:
-            ending["cause"] = Cause.EXCEPTION.value
+        status = self._launcher.exit_status(self._run.id)
+        if status is None or status == self._run.exit_status:
+            return
         with self._database.write() as tx:
             now = get_run(tx, self._run.id, lock=True)
             if now is not None and now.state in ENDED and now.started_at == self._run.started_at:
-                update_run(tx, self._run.id, **ending)
+                update_run(tx, self._run.id, exit_status=status)
 
     def _miss(self, process: _Process) -> None:
         """The run has not ended and no worker is seen: after a while, or at once where it is certain, end it."""
@@ -195,9 +195,9 @@ class Supervisor:
         process_watch.end_leftovers(self._run.id, self._known_worker(), time.time())
         words = self._folder.last_words()
         if words is not None and words.state in ENDED:
-            self._end(words.state, words.reason, Cause.EXCEPTION if words.state is RunState.FAILED else None)
+            self._end(words.state, words.reason)
         elif self._run.state is RunState.STOPPING and stopping_s(self._run) >= self._patience_s():
-            self._end(RunState.STOPPED, f"did not stop within {self._patience_s():.3g} s and was killed", None)
+            self._end(RunState.STOPPED, f"did not stop within {self._patience_s():.3g} s and was killed")
         else:
             self._end(RunState.INTERRUPTED, *self._cause())
 
@@ -211,20 +211,17 @@ class Supervisor:
             self._end(RunState.INTERRUPTED, "no worker process was ever seen", Cause.NEVER_STARTED)
             return
         with self._database.write() as tx:
-            update_run(
-                tx, self._run.id, pid=found[0], process_start=found[1], boot_id=process_watch.boot_id()
-            )  # fmt: skip
+            update_run(tx, self._run.id, pid=found[0], process_start=found[1])
 
-    def _end(self, state: RunState, reason: str, cause: Cause | None) -> None:
+    def _end(self, state: RunState, reason: str, cause: Cause | None = None) -> None:
         tail = self._folder.log_tail(_TOLD_LINES) if state is RunState.INTERRUPTED else []
         lines: list[Event] = [LogWritten(level="error", message=f"worker.log: {line}") for line in tail]
         note(self._database, self._run.id, lines)
         try:
             with self._database.write() as tx:
                 change_state(tx, self._run.id, state, reason, who=SERVER)
-                update_run(
-                    tx, self._run.id, cause=cause and cause.value, exit_status=self._launcher.exit_status(self._run.id)
-                )  # fmt: skip
+                ending: dict[str, object] = {"exit_status": self._launcher.exit_status(self._run.id)}
+                update_run(tx, self._run.id, **ending, **({} if cause is None else {"cause": cause.value}))
         except (IllegalTransition, RunNotFound):
             return  # another process was quicker
         finally:

@@ -27,7 +27,7 @@ from horizon_app.control.hub import Hub
 from horizon_app.control.knobs import Knobs
 from horizon_app.control.labels import label_problems
 from horizon_app.control.launcher import Launcher
-from horizon_app.control.lifecycle import change_state, locked_run
+from horizon_app.control.lifecycle import change_state, locked_run, read_run
 from horizon_app.control.machine import Machine
 from horizon_app.control.paths import PathRules, rules_for_clients, rules_for_clone, rules_for_user
 from horizon_app.control.pausing import Pausing
@@ -166,7 +166,7 @@ class Workstation:
             return paused
         resume(self.database, run_id, changes, place, who=who)
         with self.database.read() as tx:
-            return run_views(tx, [locked_run(tx, run_id)])[0]
+            return run_views(tx, [read_run(tx, run_id)])[0]
 
     def save_checkpoint(self, run_id: str) -> Run:
         """Ask a live run for a checkpoint after its next optimizer step. Raises RunNotFound, RunNotLive."""
@@ -290,4 +290,4 @@ class Workstation:
 
     def _read(self, run_id: str) -> StoredRun:
         with self.database.read() as tx:
-            return locked_run(tx, run_id)
+            return read_run(tx, run_id)

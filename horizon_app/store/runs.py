@@ -86,7 +86,6 @@ class StoredRun:
     journal_bytes: int
     pid: int | None
     process_start: float | None
-    boot_id: str | None
     cause: str | None
     exit_status: int | None
 

@@ -1,7 +1,7 @@
 """Rows of segments, one a worker's part of a run, and of metrics that a later segment measured again."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from itertools import groupby
@@ -60,7 +60,13 @@ def segments_of(tx: Transaction, run_id: str) -> list[StoredSegment]:
     """The segments of a run, in order."""
     columns = [getattr(_T, field.name) for field in fields(StoredSegment)]
     rows = tx.execute(select(*columns).where(_T.run_id == run_id).order_by(_T.number)).mappings()
-    return [StoredSegment(**{**row, "state": None if row["state"] is None else RunState(row["state"])}) for row in rows]
+    return [_segment(row) for row in rows]
+
+
+def _segment(row: Mapping[Any, Any]) -> StoredSegment:
+    values: dict[str, Any] = {field.name: row[field.name] for field in fields(StoredSegment)}
+    values["state"] = None if values["state"] is None else RunState(values["state"])
+    return StoredSegment(**values)
 
 
 def go_back(tx: Transaction, run_id: str, *, step: int) -> None:

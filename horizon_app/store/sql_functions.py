@@ -35,7 +35,7 @@ def json_size(dialect: str, column: Any, *keys: str) -> ColumnElement[float | No
     return case(*sizes, else_=json_number(dialect, column, *keys))
 
 
-def seconds_between(dialect: str, start: Any, end: Any) -> ColumnElement[float | None]:
+def seconds_between(dialect: str, start: Any, end: Any) -> ColumnElement[float]:
     """Seconds from one moment to another; null where one of them is."""
     if dialect == "postgresql":
         return cast(func.extract("epoch", end - start), Float)

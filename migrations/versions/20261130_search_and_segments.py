@@ -1,7 +1,7 @@
 """Texts of runs that are searched for words, their last eval loss, and a segment for what each has done so far."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import sqlalchemy as sa
@@ -83,7 +83,8 @@ def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
+        items: Iterable[Any] = value.values() if isinstance(value, dict) else value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        for item in items:
             yield from _strings(item)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.bench import checkpoints, facts, ingest, load, memory, paging, peers, telemetry, throughput
+from tests.bench import checkpoints, facts, ingest, load, memory, paging, peers, telemetry, throughput, viewers
 from tests.bench.ballast import GIB
 from tests.bench.peer_install import default_folder
 from tests.bench.report import Options, Report, machine_roofs
@@ -79,6 +79,7 @@ _GROUPS: dict[str, Callable[[Options, Report], None]] = {
     "ingest": ingest.run,
     "facts": facts.run,
     "fuzz": _fuzz,
+    "viewers": viewers.run,
 }
 _QUICK = ["throughput", "telemetry", "policies"]
 _QUICK_MODELS = {"throughput": ["50M", "160M"], "peers": ["160M"]}
@@ -91,6 +92,7 @@ That was what fits in about 20 minutes on two cores. The rest, best on an otherw
   python -m tests.bench checkpoints               a checkpoint of 1.5 GB of weights: memory, seconds, what steps lose
   python -m tests.bench facts                     SmolLM2 learns 500 facts, is exported, and asked the same
   python -m tests.bench fuzz                      requests made from the OpenAPI schema, 100 for each route
+  python -m tests.bench viewers                   a run with 200 viewers beside one with none
   python -m tests.bench load                      10,000 runs, a million points: the server's answers, timed
   python -m tests.bench ingest                    2,000 points a second from a worker into the history
   python -m tests.bench kills                     50 workers killed at random instants, and how their runs go on

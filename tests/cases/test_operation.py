@@ -120,6 +120,7 @@ def test_e17_times_and_durations_are_the_same_in_every_time_zone(tmp_path: Path)
     home = furnish_home(tmp_path / "home")
     began = datetime.now(UTC)
     long_run, started_at, durations = "", "", [0.0]
+    events: list[dict[str, Any]] = []
     for zone in ZONES:
         with ServerProcess(home, TZ=zone) as server:
             if not long_run:

@@ -1,11 +1,13 @@
 """`horizon serve` as a whole process, with the fake engine."""
 
 import contextlib
+import json
 import re
 import signal
 import subprocess
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -83,6 +85,35 @@ def test_runs_verbs_with_a_server_go_through_it(home: Path) -> None:
         wait_until(lambda: states(run_dir) == ["running", "stopped"], "the run stops")
         wait_until(lambda: "stopped" in run_horizon("runs", "list", home=home).stdout, "the server knows")
         assert run_horizon("runs", "delete", run["id"], home=home).exit_code == 0
+
+
+def test_queue_clone_and_archive_verbs_with_a_server_go_through_it(home: Path) -> None:
+    write_spec(home)
+
+    def asked(*arguments: str) -> Any:
+        done = run_horizon("runs", *arguments, "--json", home=home)
+        assert done.exit_code == 0, done.stderr
+        return json.loads(done.stdout)
+
+    with serving(home, "--port", "0") as (_, url):
+        api = f"{url.rstrip('/')}/api/v1/runs"
+        body = {"model": {"path": "model", "init": "random"}, "data": {"path": "corpus.txt"}}
+        source = httpx.post(api, json={"spec": body, "start": False}).raise_for_status().json()["id"]
+        copy = asked("clone", source, "--no-start", "--name", "copy", "--set", "training.learning_rate=1.0e-3")
+        assert (copy["cloned_from"], copy["name"], copy["held"]) == (source, "copy", True)
+        assert asked("move", copy["id"], "--position", "1")["queue_position"] == 1
+        assert asked("move", copy["id"], "--last")["queue_position"] == 2
+        assert asked("hold", source)["held"]
+        (queue,) = asked("queue")["devices"]
+        assert [run["id"] for run in queue["queued"]] == [source, copy["id"]]
+        asked("stop", copy["id"])
+        assert asked("archive", copy["id"])["archived_at"] is not None
+        assert [run["id"] for run in asked("list")["runs"]] == [source]
+        assert [run["id"] for run in asked("list", "--archived")["runs"]] == [copy["id"]]
+        assert asked("unarchive", copy["id"])["archived_at"] is None
+        events = httpx.get(f"{api}/{copy['id']}/events").json()["events"]
+        assert {event.get("who") or event["data"]["who"] for event in events} == {"command line"}
+        assert asked("delete", copy["id"]) == {"id": copy["id"], "freed_bytes": 0, "left_bytes": 0, "left_in": ""}
 
 
 def test_run_beside_a_server_is_seen_by_it(home: Path, tmp_path: Path) -> None:

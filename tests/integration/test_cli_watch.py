@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.commands import run_horizon, start_horizon
-from tests.support.server import ServerProcess, furnish_home
+from tests.support.server import ServerProcess, furnish_home, scripted_spec
 
 
 @pytest.fixture
@@ -75,13 +75,19 @@ def test_watch_whose_reader_leaves_ends_quietly_and_leaves_the_run(server: Serve
     server.wait_state(run_id, "stopped")
 
 
-def test_watch_of_everything_ends_when_nothing_runs_or_waits(server: ServerProcess) -> None:
-    runs = [server.submit(20, step_s=0.02), server.submit(3)]
-    result = run_horizon("runs", "watch", "--json", home=server.home)
-    frames = [json.loads(line)["run"] for line in result.stdout.splitlines()]
-    assert result.exit_code == 0
-    for run_id in runs:
-        assert [frame["state"] for frame in frames if frame["id"] == run_id][-1] == "finished"
+def test_watch_of_everything_tells_what_changes_and_ends_when_nothing_runs_or_waits(server: ServerProcess) -> None:
+    first, second = (server.post("/runs", {"spec": scripted_spec(3), "start": False})["id"] for _ in range(2))
+    watching = start_horizon("runs", "watch", "--json", home=server.home)
+    assert watching.stdout is not None and watching.stderr is not None
+    with watching, watching.stdout, watching.stderr:
+        waiting = [json.loads(watching.stdout.readline()) for _ in range(2)]
+        assert [(frame["run"]["id"], frame["run"]["held"]) for frame in waiting] == [(first, True), (second, True)]
+        server.client.delete(f"/runs/{second}").raise_for_status()
+        server.post(f"/runs/{first}/start")
+        frames = list(map(json.loads, watching.stdout))
+        assert (watching.wait(timeout=60), watching.stderr.read()) == (0, "")
+    assert [frame["id"] for frame in frames if frame["type"] == "gone"] == [second]
+    assert [frame["run"]["state"] for frame in frames if frame["type"] == "run"][-1] == "finished"
     assert run_horizon("runs", "watch", home=server.home).stdout == "nothing runs and nothing waits\n"
 
 

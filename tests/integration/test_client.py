@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from horizon_app.client import Conflict, Horizon, NotFound, SpecRefused
+from horizon_app.client import Conflict, Horizon, NotFound, SpecRefused, Unauthorized
 from tests.support.commands import ROOT
 from tests.support.server import ServerProcess, furnish_home, scripted_spec
 
@@ -98,6 +98,18 @@ def test_acts_and_refusals_of_a_real_server(server: ServerProcess, tmp_path: Pat
         assert horizon.system().active_run is None
         assert horizon.models().models[0].name == "tiny"
         assert horizon.datasets().datasets[0].name == "corpus.txt"
+
+
+def test_stream_and_calls_carry_the_token_that_a_server_asks_for(tmp_path: Path) -> None:
+    token = "a-token-of-this-test"
+    home = furnish_home(tmp_path / "home")
+    with ServerProcess(home, HORIZON_TOKEN=token, HORIZON_REQUIRE_TOKEN="true") as server:
+        with Horizon(server.url) as stranger, pytest.raises(Unauthorized, match="token"):
+            next(stranger.runs.list())
+        with Horizon(server.url, token=token) as horizon:
+            run = horizon.runs.create(scripted_spec(3))
+            frames = [frame.seq for frame in run.stream()]
+            assert frames == list(range(1, run.refresh().last_seq + 1))
 
 
 def test_example_of_the_readme_runs_as_it_is_written(server: ServerProcess) -> None:

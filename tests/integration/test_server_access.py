@@ -35,7 +35,9 @@ def stop(process: "subprocess.Popen[str]") -> str:
     return out + err
 
 
-def test_server_for_others_tells_its_token_once_and_lets_nobody_in_without(tmp_path: Path) -> None:
+def test_server_for_others_tells_its_token_once_and_lets_nobody_in_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     process, url, token = serve(tmp_path)
     wrong = "not-the-token-of-this-server"
     try:
@@ -57,6 +59,11 @@ def test_server_for_others_tells_its_token_once_and_lets_nobody_in_without(tmp_p
         with pytest.raises(InvalidStatus) as foreign, connect(streams, origin=Origin("http://evil.example")):
             pass
         assert foreign.value.response.status_code == 403
+        refused_command = run_horizon("runs", "list", home=tmp_path)
+        assert refused_command.exit_code == 1 and "token" in refused_command.stderr
+        monkeypatch.setenv("HORIZON_TOKEN", token)
+        assert run_horizon("runs", "list", home=tmp_path).stdout == "no runs\n"
+        monkeypatch.delenv("HORIZON_TOKEN")
     finally:
         said = stop(process)
     written = said + "".join(path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file())

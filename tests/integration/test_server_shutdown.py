@@ -4,7 +4,7 @@ import contextlib
 import json
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import psutil
@@ -33,7 +33,7 @@ def systemd(tmp_path: Path) -> Iterator[socket.socket]:
 
 
 @contextlib.contextmanager
-def stalled_export(server: ServerProcess, run_id: str) -> Iterator[None]:
+def stalled_export(server: ServerProcess, run_id: str) -> Generator[None]:
     """A client that has asked for much and reads nothing more."""
     host, _, port = server.url.removeprefix("http://").partition(":")
     with socket.socket() as client:

@@ -14,6 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from horizon_app.contracts.frames import FRAME
 from horizon_app.contracts.residency import decode_frame
 from tests.support.server import ServerProcess, furnish_home
+from tests.support.viewer_crowd import ViewerCrowd
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +103,19 @@ async def test_viewer_that_does_not_read_holds_nobody_up_and_misses_no_text(serv
         late, _ = await read_until_ended(slow)
     assert strip(texts) == list(range(1, len(texts) + 1))
     assert late == texts
+
+
+def test_crowd_of_viewers_sees_every_frame_in_order(server: ServerProcess) -> None:
+    run_id = server.submit(100_000, step_s=0.02)
+    server.wait_step(run_id, 2)
+    with ViewerCrowd(server.stream_url(run_id), 40) as crowd:
+        begun_at = server.get(f"/runs/{run_id}")["step"]
+        server.wait_step(run_id, begun_at + 50)
+        seen = crowd.leave()
+    server.post(f"/runs/{run_id}/stop")
+    assert (seen.viewers, seen.out_of_order) == (40, 0)
+    assert seen.texts >= 40 * 45
+    server.wait_state(run_id, "stopped")
 
 
 async def test_stream_after_a_place_that_is_not_reached_yet_begins_with_a_snapshot(server: ServerProcess) -> None:

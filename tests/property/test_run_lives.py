@@ -91,8 +91,8 @@ def station(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workstation]:
         yield station
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=25)
-@given(st.lists(st.tuples(st.sampled_from(sorted(ACTS)), st.integers(0, 3)), min_size=5, max_size=40))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=15)
+@given(st.lists(st.tuples(st.sampled_from(sorted(ACTS)), st.integers(0, 3)), min_size=10, max_size=30))
 def test_no_sequence_of_use_cases_leaves_the_table(station: Workstation, asked: list[tuple[str, int]]) -> None:
     lives = Lives(station)
     for _ in range(2):

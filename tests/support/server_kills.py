@@ -25,7 +25,7 @@ from tests.support.server import ServerProcess, furnish_home
 
 STEPS, STEP_S, EVERY = 80, 0.03, 5
 CLIENTS_A_RUN = 2
-_END_S = 120.0
+_END_S = 240.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,7 +160,7 @@ class _Havoc:
             assert series["train/loss"]["x"] == sorted(set(steps)) == list(range(1, STEPS + 1))
             last = self.server.get(f"/runs/{run_id}")["last_seq"]
             for watcher in self.gallery.watchers[run_id]:
-                wait_until(lambda seqs=watcher.seqs, end=last: len(seqs) >= end, "the client has caught up")
+                wait_until(lambda seqs=watcher.seqs, end=last: len(seqs) >= end, "the client has caught up", 60)
                 assert watcher.seqs == list(range(1, last + 1))
 
     def keep_busy(self) -> None:

@@ -1,10 +1,11 @@
 """Runs side by side, and histories for others."""
 
 import re
+from http import HTTPStatus
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import HTMLResponse, StreamingResponse
 
 from horizon_app.api.deps import CommasToo, RunIdPath, Station
@@ -54,11 +55,17 @@ def compare_runs(
     return HTMLResponse(comparison_report(comparison), headers=headers)
 
 
+@router.api_route("/compare", methods=["PATCH", "DELETE"], include_in_schema=False)
+def refuse_other_methods() -> None:
+    """Nothing but GET: without this, the routes of one run would look for a run of that name."""
+    raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET"})
+
+
 @router.get("/{run_id}/export", response_class=StreamingResponse, responses=_FILE)
 def export_history(
     run_id: RunIdPath,
     station: Station,
-    form: Annotated[ExportFormat, Query(alias="format", description="of the file")] = ExportFormat.JSON,
+    form: Annotated[ExportFormat, Query(alias="format", description="kind of file")] = ExportFormat.JSON,
 ) -> StreamingResponse:
     """Everything of a run: `json` with every point, `csv` with a row per optimizer step, `html` as a report."""
     return _attachment(station.exports.export(run_id, form))

@@ -23,12 +23,7 @@ router = APIRouter(prefix="/runs/{run_id}", tags=["models"], responses={404: {"m
 _PRESENCE_S = 0.5
 _STREAMED: dict[str, Any] = {
     "description": "The answer; with `stream`, server-sent events `text` (TextAdded) and at the end `done` (TextDone)",
-    "content": {
-        "text/event-stream": {
-            "schema": {"type": "string"},
-            "example": 'event: text\ndata: {"type":"text","text":"there was"}\n\n',
-        }
-    },
+    "content": {"text/event-stream": {"schema": {"type": "string"}}},
 }
 
 

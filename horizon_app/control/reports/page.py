@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from horizon_app.control.reports.units import Unit, duration, number, writer
 
@@ -34,7 +33,6 @@ def _environment() -> Environment:
         "slot": _slot,
         "bytes": _bytes,
     }
-    environment.globals["style"] = Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8"))  # noqa: S704 - ours
     return environment
 
 

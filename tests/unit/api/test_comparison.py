@@ -39,6 +39,12 @@ def test_compare_that_makes_no_sense_is_a_422_that_names_the_field(query: str, c
     assert answer.json()["errors"][0]["field"] in {"ids", "x", "max_points"}
 
 
+@pytest.mark.parametrize("method", ["PATCH", "DELETE", "PUT", "POST"])
+def test_compare_knows_get_alone(method: str, client: TestClient) -> None:
+    answer = client.request(method, "/api/v1/runs/compare")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
+
+
 def test_export_is_an_attachment_named_after_the_run(client: TestClient, station: Workstation) -> None:
     run_id = add_measured_run(station.database, {"train/loss": {1: 2.0}}, name='Läufe / "neu"\r\nX: y')
     answer = client.get(f"/api/v1/runs/{run_id}/export?format=csv")

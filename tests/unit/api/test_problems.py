@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
 from horizon_app.contracts.problems import Problem
@@ -60,7 +59,7 @@ def test_every_route_answers_a_wrong_method_with_405_and_those_it_has(app: FastA
         assert method in answer.headers["allow"].split(", "), path
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=501", "state=gone", "sort=size", "cursor=x", "tag=%00"])
+@pytest.mark.parametrize("query", ["limit=0", "limit=501", "state=gone", "sort=size", "cursor=x"])
 def test_list_with_a_bad_question_names_the_field(client: TestClient, query: str) -> None:
     found = problem(client.get(f"/api/v1/runs?{query}"), 422)
     assert found.errors[0].field.startswith(query.partition("=")[0])
@@ -123,13 +122,15 @@ def test_odd_numbers_texts_and_depths_are_a_4xx_on_every_route(app: FastAPI, cli
         if (method, path) == ("DELETE", "/api/v1/runs/{run_id}"):
             continue
         operation = app.openapi()["paths"][path][method.lower()]
-        here = path.replace("{run_id}", run["id"])
-        for name in [one["name"] for one in operation.get("parameters", []) if one["in"] in ("path", "query")]:
+        here = path.replace("{run_id}", run["id"]).replace("{step}", "1")
+        for one in operation.get("parameters", []):
             for odd in ODD_NUMBERS:
-                ask(method, path.replace(f"{{{name}}}", odd).replace("{run_id}", run["id"]).replace("{step}", "1"))
-                ask(method, f"{here.replace('{step}', '1')}?{name}={odd}")
+                if one["in"] == "query":
+                    ask(method, f"{here}?{one['name']}={odd}")
+                elif one["in"] == "path":
+                    ask(method, path.replace(f"{{{one['name']}}}", odd).replace("{run_id}", run["id"]))
         for body in ODD_BODIES if "requestBody" in operation else []:
-            ask(method, here.replace("{step}", "1"), body)
+            ask(method, here, body)
     assert failed == []
 
 
@@ -170,6 +171,12 @@ def test_database_held_by_others_is_a_503(app: FastAPI, client: TestClient, monk
     assert problem(client.get("/api/v1/runs"), 503).type == "horizon:database-busy"
 
 
-def test_every_route_has_a_response_model(app: FastAPI) -> None:
-    routes = [route for route in app.routes if isinstance(route, APIRoute) and route.include_in_schema]
-    assert [route.path for route in routes if route.response_model is None] == []
+def test_every_answer_has_a_schema(app: FastAPI) -> None:
+    paths = app.openapi()["paths"]
+    successes = {
+        (method, path): [one for status, one in paths[path][method.lower()]["responses"].items() if status[0] == "2"]
+        for method, path in api_routes(app)
+    }
+    assert all(successes.values())
+    for route, answers in successes.items():
+        assert all(media["schema"] for answer in answers for media in answer["content"].values()), route

@@ -1,25 +1,27 @@
+from contextlib import suppress
+
 import httpx
 import pytest
 
-from horizon_app.cli.history import RunQuery, ServerHistory
+from horizon_app.cli.history import CompareQuery, History, RunQuery
 from horizon_app.cli.local_server import server_refusals, server_url
 from horizon_app.cli.refusals import CommandFailed
-from horizon_app.client import Horizon
+from horizon_app.client import Horizon, HorizonError
 from horizon_app.contracts.problems import SpecRefused
 from horizon_app.contracts.run_state import RunState
 from horizon_app.control.errors import BadQuery
 
 
-def history(status: int, body: object, seen: list[httpx.Request] | None = None) -> ServerHistory:
+def history(status: int, body: object, seen: list[httpx.Request] | None = None) -> History:
     def answer(request: httpx.Request) -> httpx.Response:
         if seen is not None:
             seen.append(request)
         return httpx.Response(status, json=body)
 
-    return ServerHistory(Horizon("http://server", http=httpx.MockTransport(answer), retry_for=0.0))
+    return Horizon("http://server", http=httpx.MockTransport(answer), retry_for=0.0).calls
 
 
-def refusal(name: str, status: int, detail: str, *fields: str) -> ServerHistory:
+def refusal(name: str, status: int, detail: str, *fields: str) -> History:
     errors = [{"field": field, "message": detail} for field in fields]
     return history(
         status, {"type": f"horizon:{name}", "title": "No", "status": status, "detail": detail, "errors": errors}
@@ -34,6 +36,13 @@ def test_server_history_asks_only_for_what_was_given() -> None:
     assert page.runs == []
     assert seen[0].url.path == "/api/v1/runs"
     assert dict(seen[0].url.params) == {"state": "running", "sort": "-created_at", "limit": "5"}
+
+
+def test_server_history_compares_what_was_asked() -> None:
+    seen: list[httpx.Request] = []
+    with suppress(HorizonError):  # the question is what counts here
+        history(200, {}, seen).compare(["a", "b"], CompareQuery(keys=["train/loss"], max_points=9))
+    assert dict(seen[0].url.params) == {"ids": "a,b", "max_points": "9", "x": "step", "keys": "train/loss"}
 
 
 def test_server_history_delete_gives_the_bytes_freed() -> None:
@@ -68,7 +77,7 @@ def test_server_without_an_answer_is_named() -> None:
 
     server = Horizon("http://server", http=httpx.MockTransport(refuse), retry_for=0.0)
     with pytest.raises(CommandFailed, match="http://server"), server_refusals():
-        ServerHistory(server).delete("r1", pinned_too=False)
+        server.calls.delete("r1")
 
 
 @pytest.mark.parametrize(

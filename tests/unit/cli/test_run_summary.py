@@ -67,3 +67,19 @@ def test_detail_of_a_live_run_tells_how_far_it_is() -> None:
     assert lines[0] == "my-run: running, step 3 of 30"
     assert "  hit rate     98.7%" in lines
     assert not any("checkpoints" in line for line in lines)
+
+
+def test_detail_of_a_resumed_run_tells_what_each_worker_did() -> None:
+    began = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    part: dict[str, Any] = {"started_at": began, "ended_at": began, "void_after": None, "reason": ""}
+    parts = [
+        {**part, "number": 1, "first_step": 1, "last_step": 8, "void_after": 6, "state": RunState.INTERRUPTED},
+        {**part, "number": 2, "first_step": None, "last_step": None, "state": RunState.FAILED},
+        {**part, "number": 3, "first_step": 7, "last_step": None, "ended_at": None, "state": None},
+    ]
+    lines = [line.split(None, 2)[2] for line in detail_lines(detail(segments=parts), Path("runs")) if "segment" in line]
+    assert lines == [
+        "steps 1 to 8, those behind 6 done again, interrupted", "no step, failed", "steps 7 to now, live",
+    ]  # fmt: skip
+    once = detail_lines(detail(segments=parts[:1]), Path("runs"))
+    assert [line for line in once if "segment" in line] == []

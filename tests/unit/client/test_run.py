@@ -97,19 +97,17 @@ def test_metrics_of_several_keys_are_series_by_key_and_of_a_missing_one_is_empty
 
 def test_set_sends_the_version_that_was_seen_and_refreshes() -> None:
     run, seen = one(document(knobs_version=4), {"knobs_version": 5, "changes": []}, document(step=8))
-    if not hasattr(run.view, "knobs_version"):
-        object.__setattr__(run.view, "knobs_version", 4)
-    assert run.set(prefetch_window=5)["knobs_version"] == 5
+    assert run.set({"checkpoint.every": 9}, prefetch_window=5).knobs_version == 5
     assert seen[0].method == "PATCH" and seen[0].url.path.endswith("/knobs")
     assert seen[0].headers["If-Match"] == '"4"'
-    assert json.loads(seen[0].content) == {"prefetch_window": 5}
+    assert json.loads(seen[0].content) == {"checkpoint.every": 9, "prefetch_window": 5}
     assert run.step == 8
 
 
 @pytest.mark.parametrize(
     ("act", "path", "body"),
     [
-        (lambda run: run.pause(), "pause", None),
+        (lambda run: run.pause(save=True), "pause", {"save": True}),
         (lambda run: run.resume({"training.optimizer_steps": 9}), "resume", {"set": {"training.optimizer_steps": 9}}),
         (lambda run: run.stop(save=False), "stop", {"save": False}),
         (lambda run: run.checkpoint(), "checkpoint", None),

@@ -49,6 +49,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
         yield Home(tmp_path / "home", database)
 
 
+@pytest.mark.usefixtures("any_database")
 def test_delete_frees_the_bytes_that_it_says(home: Home) -> None:
     on_disk = home.weights.stat().st_blocks * 512
     freed = home.deletion.delete(home.run_id)
@@ -125,6 +126,7 @@ def test_worker_that_does_not_go_keeps_its_folder(home: Home, monkeypatch: pytes
     assert not home.path.exists()
 
 
+@pytest.mark.usefixtures("any_database")
 def test_deletion_that_the_database_refuses_changes_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(28, "no space left")

@@ -97,3 +97,18 @@ async def test_process_ends_by_itself_when_nobody_asks(tmp_path: Path, monkeypat
     await asyncio.to_thread(wait_until, lambda: not process.is_alive, "the process ends")
     assert text(await when_free(pool, which, "two")) == "two."
     await pool.close()
+
+
+async def test_run_that_is_to_be_deleted_is_let_go_unless_it_answers(pool: Generators, tmp_path: Path) -> None:
+    which, other = model(tmp_path / "run"), model(tmp_path / "other")
+    async with aclosing(pool.answer(which, TextAsked(prompt="endless"))) as events:
+        await anext(events)
+        process = pool._process
+        assert process is not None
+        await pool.forget(other.run_dir.name)
+        with pytest.raises(GeneratorBusy):
+            await pool.forget(which.run_dir.name)
+        assert process.is_alive
+    await pool.forget(which.run_dir.name)
+    assert not process.is_alive
+    assert text(await when_free(pool, other, "four")) == "four."

@@ -60,6 +60,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield Bench(database)
 
 
+@pytest.mark.usefixtures("any_database")
 def test_each_device_starts_the_head_of_its_own_queue(bench: Bench) -> None:
     first, _, card, other = bench.add(), bench.add(), bench.add("cuda:0"), bench.add("cuda:1")
     assert sorted(bench.start_all()) == sorted([first, card, other])
@@ -115,6 +116,7 @@ def test_only_the_named_run_is_started_whatever_waits_before_it(bench: Bench) ->
     assert start_next(bench.database, bench.launcher, only=held) is None
 
 
+@pytest.mark.usefixtures("any_database")
 def test_move_reorders_and_the_order_decides_what_starts(bench: Bench) -> None:
     a, b, c, d = (bench.add() for _ in range(4))
     assert bench.queue.move(d, position=1, who="browser").queue_position == 1
@@ -176,6 +178,7 @@ def test_who_held_moved_and_released_is_in_the_runs_events(bench: Bench) -> None
     ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("any_database")
 def test_run_waits_for_those_on_its_device_that_do_not_share_with_it(bench: Bench) -> None:
     first, card, alone, sharing = bench.add(share=True), bench.add("cuda:0"), bench.add(), bench.add(share=True)
     assert sorted(bench.start_all()) == sorted([first, card])

@@ -1,0 +1,101 @@
+"""Many viewers of one run beside none: one run trains on, and viewers come and go in the order off, on, on, off."""
+
+import statistics
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.bench.report import Options, Report
+from tests.bench.rounds import ratio_line
+from tests.support.server import ServerProcess
+from tests.support.viewer_crowd import Seen, ViewerCrowd
+
+VIEWERS = 200
+_PHASE_S = 8.0
+_GOAL = 0.99
+
+
+@dataclass(kw_only=True, slots=True)
+class Phase:
+    """A stretch of the run."""
+
+    viewers: int
+    step_s: list[float] = field(default_factory=list[float])
+    server_share: float = 0.0
+    """Of one core."""
+    seen: Seen | None = None
+
+
+def run(options: Options, report: Report) -> None:
+    """Print step times without and with viewers, what the server takes, and what the viewers saw."""
+    report.write(f"\n{VIEWERS} viewers of one run, in a process of their own on the same machine\n")
+    with tempfile.TemporaryDirectory(prefix="horizon-bench-") as folder:
+        phases = watch_a_run(Path(folder), options.rounds, viewers=VIEWERS, phase_s=_PHASE_S)
+    ratios: list[float | None] = [
+        _middle(phases[first : first + 4], 0) / _middle(phases[first : first + 4], VIEWERS)
+        for first in range(0, len(phases), 4)
+    ]
+    report.write(f"  {'ratio in one round':<52} {'median':>6} {'min':>6} {'max':>6}\n")
+    report.write(ratio_line("speed with viewers / without", ratios, _GOAL))
+    for viewers in (0, VIEWERS):
+        shares = [phase.server_share for phase in phases if phase.viewers == viewers]
+        report.write(f"  server with {viewers:>3} viewers: {statistics.median(shares):.0%} of a core\n")
+    seen = [phase.seen for phase in phases if phase.seen is not None]
+    seconds = sum(_PHASE_S for _ in seen)
+    report.write(
+        f"  text frames {sum(one.texts for one in seen) / seconds:,.0f} a second, residency frames "
+        f"{sum(one.residency_frames for one in seen) / seconds:,.0f}; out of order or missing: "
+        f"{sum(one.out_of_order for one in seen)}\n"
+    )
+    report.raw["viewers"] = [asdict(phase) for phase in phases]
+
+
+def watch_a_run(folder: Path, rounds: int, *, viewers: int, phase_s: float, **environment: str) -> list[Phase]:
+    """Train the example run, and have viewers look at it in every second stretch."""
+    environment = {"HORIZON_WORKER_MODULE": "horizon_app.worker", **environment}
+    folder.joinpath("home").mkdir()
+    with ServerProcess(folder / "home", **environment) as server:
+        spec = server.client.post("/examples", timeout=300).raise_for_status().json()["spec"]
+        spec["training"]["optimizer_steps"] = 100_000
+        run_id: str = server.post("/runs", {"spec": spec})["id"]
+        server.wait_step(run_id, 5, deadline_s=300)
+        phases = [
+            _phase(server, run_id, viewers if on else 0, phase_s)
+            for _ in range(rounds)
+            for on in (False, True, True, False)
+        ]
+        server.post(f"/runs/{run_id}/stop", {"save": False})
+        server.wait_state(run_id, "stopped", deadline_s=120)
+    return phases
+
+
+def _phase(server: ServerProcess, run_id: str, viewers: int, phase_s: float) -> Phase:
+    phase = Phase(viewers=viewers)
+    if not viewers:
+        _stretch(server, run_id, phase, phase_s)
+        return phase
+    with ViewerCrowd(server.stream_url(run_id), viewers) as crowd:
+        _stretch(server, run_id, phase, phase_s)
+        phase.seen = crowd.leave()
+    return phase
+
+
+def _stretch(server: ServerProcess, run_id: str, phase: Phase, phase_s: float) -> None:
+    process = psutil.Process(server.pid)
+    first: int = server.get(f"/runs/{run_id}")["step"] + 2  # the next one was begun before
+    before, begin = process.cpu_times(), time.monotonic()
+    time.sleep(phase_s)  # what is measured is this time
+    after, seconds = process.cpu_times(), time.monotonic() - begin
+    last: int = server.get(f"/runs/{run_id}")["step"]
+    phase.server_share = (after.user + after.system - before.user - before.system) / seconds
+    asked: dict[str, Any] = {"keys": "time/step", "from": first, "to": last, "max_points": 10_000}
+    phase.step_s = server.get(f"/runs/{run_id}/metrics", **asked)["series"]["time/step"]["y"]
+
+
+def _middle(phases: list[Phase], viewers: int) -> float:
+    """Median seconds of a step in the stretches with so many viewers."""
+    return statistics.median(step for phase in phases if phase.viewers == viewers for step in phase.step_s)
