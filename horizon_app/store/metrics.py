@@ -1,11 +1,12 @@
 """Rows of metrics, one value a key and step; and the series that readers ask for."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
-from sqlalchemy import Select, bindparam, delete, func, select
+from sqlalchemy import bindparam, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from horizon_app.contracts.events import MetricsRecorded
@@ -25,7 +26,7 @@ def _upsert(make: Any) -> Any:
     return statement.on_conflict_do_update(index_elements=["run_id", "key", "step"], set_=new)
 
 
-def _packed_until_query() -> Select[tuple[str, int | None]]:
+def _packed_until_query() -> Any:
     """Each metric of a run with its last chunk: one look into an index a key, where `distinct` would read every row."""
     run = bindparam("run")
     first = select(func.min(_T.key).label("key")).where(_T.run_id == run).cte("keys", recursive=True)
@@ -35,7 +36,7 @@ def _packed_until_query() -> Select[tuple[str, int | None]]:
     return select(keys.c.key, newest).where(keys.c.key.is_not(None))
 
 
-def _extent_query() -> Select[tuple[int | None, int | None, int | None]]:
+def _extent_query() -> Any:
     """First and last step of a metric between two steps, and the one behind `most` others where there are so many."""
     within = (_T.run_id == bindparam("run"), _T.key == bindparam("metric"))
     steps = _T.step.between(bindparam("first"), bindparam("last"))
@@ -146,10 +147,14 @@ def series_of(points: Points, max_points: int) -> StoredSeries:
     """The series of these points: all of them, or thinned to `max_points` where more."""
     finite = np.isfinite(points.values)
     if len(points.steps) <= max_points:
-        return _answer(points.steps.tolist(), np.where(finite, points.values, None).tolist(), points.where(~finite))
+        return _answer(points.steps.tolist(), _or_null(points), points.where(~finite))
     width = bucket_width(int(points.steps[0]), int(points.steps[-1]), max_points)
     thinned = thin(points.where(finite), width)
     return _answer(thinned.steps.tolist(), thinned.values.tolist(), first_of_each(points.where(~finite), width))
+
+
+def _or_null(points: Points) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in cast(list[float], points.values.tolist())]
 
 
 def _answer(steps: list[int], values: list[float | None], odd: Points) -> StoredSeries:

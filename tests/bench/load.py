@@ -21,6 +21,7 @@ from tests.support.large_history import LargeHistory, build_history
 from tests.support.server import ServerProcess
 
 _REQUESTS = 400
+_WARM_UP = 3
 _CLIENTS = (1, 8)
 _GOAL_MS = 50.0
 _MIB = 1 << 20
@@ -44,6 +45,8 @@ class Timing:
     p90: float
     p99: float
     most: float
+    processor: float
+    """The server's own time: what another load on the machine does not change much."""
     num_bytes: int
 
 
@@ -58,9 +61,11 @@ def run(options: Options, report: Report) -> None:
             process = psutil.Process(server.pid)
             cursor = server.get("/runs", limit=min(500, runs // 2))["next_cursor"]
             before = process.memory_info().rss
-            report.write(f"  {'clients x question':<42} {'p50':>7} {'p90':>7} {'p99':>7} {'most':>7} ms {'KiB':>7}\n")
+            report.write(
+                f"  {'clients x question':<42} {'p50':>7} {'p90':>7} {'p99':>7} {'most':>7} {'own':>7} ms {'KiB':>7}\n"
+            )
             timings = [
-                _show(measure(server.url, call, clients=clients, requests=_REQUESTS), report)
+                _show(measure(server, call, clients=clients, requests=_REQUESTS), report)
                 for clients in _CLIENTS
                 for call in calls(history, cursor)
             ]
@@ -86,7 +91,7 @@ def _history(home: Path, runs: int, points: int, report: Report) -> LargeHistory
 
 def _show(timing: Timing, report: Report) -> Timing:
     name = f"{timing.clients} x {timing.name}"
-    figures = f"{timing.p50:7.1f} {timing.p90:7.1f} {timing.p99:7.1f} {timing.most:7.1f}"
+    figures = f"{timing.p50:7.1f} {timing.p90:7.1f} {timing.p99:7.1f} {timing.most:7.1f} {timing.processor:7.1f}"
     report.write(f"  {name:<42} {figures}    {timing.num_bytes / 1024:7.1f}\n")
     return timing
 
@@ -130,16 +135,24 @@ def calls(history: LargeHistory, cursor: str) -> list[Call]:
     ]  # fmt: skip
 
 
-def measure(url: str, call: Call, *, clients: int, requests: int) -> Timing:
+def measure(server: ServerProcess, call: Call, *, clients: int, requests: int) -> Timing:
     """Ask `requests` times through `clients` connections at once."""
+    each = requests // clients
+    before = _processor_s(server)
     with ThreadPoolExecutor(clients) as pool:
-        parts = list(pool.map(lambda _: _ask(url, call, requests // clients), range(clients)))
+        parts = list(pool.map(lambda _: _ask(server.url, call, each), range(clients)))
+    used = _processor_s(server) - before
     taken = [seconds for part, _ in parts for seconds in part]
     percentiles = quantiles([1000 * seconds for seconds in taken], n=100, method="inclusive")
     return Timing(
         name=call.name, clients=clients, p50=percentiles[49], p90=percentiles[89], p99=percentiles[98],
-        most=1000 * max(taken), num_bytes=parts[0][1],
+        most=1000 * max(taken), processor=1000 * used / ((each + _WARM_UP) * clients), num_bytes=parts[0][1],
     )  # fmt: skip
+
+
+def _processor_s(server: ServerProcess) -> float:
+    used = psutil.Process(server.pid).cpu_times()
+    return used.user + used.system
 
 
 def _ask(url: str, call: Call, times: int) -> tuple[list[float], int]:
@@ -148,12 +161,12 @@ def _ask(url: str, call: Call, times: int) -> tuple[list[float], int]:
     taken: list[float] = []
     size = 0
     try:
-        for number in range(times + 3):
+        for number in range(times + _WARM_UP):
             begin = time.perf_counter()
             connection.request("GET", call.path)
             response = connection.getresponse()
             content = response.read()
-            if number >= 3:  # the first ones open files and caches
+            if number >= _WARM_UP:  # the first ones open files and caches
                 taken.append(time.perf_counter() - begin)
             size = len(content)
             assert response.status == 200, (call.path, response.status, content[:500])

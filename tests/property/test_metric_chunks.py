@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
@@ -12,7 +13,7 @@ from horizon_app.contracts.events import metrics_event
 from horizon_app.store.database import Transaction
 from horizon_app.store.downsample import bucket_width, first_of_each, thin
 from horizon_app.store.metric_chunks import CHUNK_STEPS, Metric
-from horizon_app.store.metrics import StoredSeries, forget_metrics, record_metrics, series
+from horizon_app.store.metrics import Flag, StoredSeries, forget_metrics, record_metrics, series
 from horizon_app.store.tables import MetricChunkTable, MetricTable
 from tests.support.stores import add_run, open_store
 
@@ -52,7 +53,7 @@ def from_rows(tx: Transaction, run_id: str, key: str, first: int, last: int, mos
     )
 
 
-def _flag(value: float) -> str:
+def _flag(value: float) -> Flag:
     return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
 
@@ -79,7 +80,10 @@ def packed_steps_equal_rows(tx: Transaction, run_id: str) -> None:
 @settings(max_examples=30)
 @given(changes=changes, ends=st.tuples(steps, steps), most=st.sampled_from([3, 30, 100, 1000, 5000]))
 def test_series_from_chunks_equals_series_from_points(
-    tmp_path_factory, changes: list[int | list[tuple[int, dict[str, float]]]], ends: tuple[int, int], most: int
+    tmp_path_factory: pytest.TempPathFactory,
+    changes: list[int | list[tuple[int, dict[str, float]]]],
+    ends: tuple[int, int],
+    most: int,
 ) -> None:
     with open_store(tmp_path_factory.getbasetemp() / "chunks") as database:
         run_id = add_run(database)
