@@ -145,8 +145,8 @@ class _Place:
             value = datetime.fromisoformat(self.value) if isinstance(like, datetime) else self.value
         except (ValueError, TypeError) as error:
             raise BadCursor(_NOT_OURS) from error
-        kinds: tuple[type, ...] = (int, float) if isinstance(like, int | float) else (type(like),)
-        if not isinstance(value, kinds) or isinstance(value, bool) or (isinstance(value, str) and "\0" in value):
+        fits = isinstance(value, int | float) if isinstance(like, int | float) else isinstance(value, type(like))
+        if not fits or isinstance(value, bool) or (isinstance(value, str) and "\0" in value):
             raise BadCursor(_NOT_OURS)
         if isinstance(value, datetime) and value.tzinfo is None:
             raise BadCursor(_NOT_OURS)

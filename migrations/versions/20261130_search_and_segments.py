@@ -1,8 +1,8 @@
 """Texts of runs that are searched for words, their last eval loss, and a segment for what each has done so far."""
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import sqlalchemy as sa
 from alembic import op
@@ -83,7 +83,7 @@ def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
-        items: Iterable[Any] = value.values() if isinstance(value, dict) else value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        items = cast(dict[str, Any], value).values() if isinstance(value, dict) else cast(list[Any], value)
         for item in items:
             yield from _strings(item)
 
