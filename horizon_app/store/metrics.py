@@ -28,7 +28,7 @@ def _upsert(make: Any) -> Any:
 
 def _packed_until_query() -> Any:
     """Each metric of a run with its last chunk: one look into an index a key, where `distinct` would read every row."""
-    run = bindparam("run")
+    run = cast(Any, bindparam)("run")
     first = select(func.min(_T.key).label("key")).where(_T.run_id == run).cte("keys", recursive=True)
     following = select(func.min(_T.key)).where(_T.run_id == run, _T.key > first.c.key).scalar_subquery()
     keys = first.union_all(select(following).where(first.c.key.is_not(None)))
@@ -104,7 +104,7 @@ def _pack(tx: Transaction, run_id: str, recorded: Sequence[tuple[str, int]]) -> 
 
 def _packed_until(tx: Transaction, run_id: str) -> dict[str, int]:
     """Each metric of a run, and the step behind its last chunk."""
-    found = tx.execute(_PACKED_UNTIL, {"run": run_id})
+    found: Any = tx.execute(_PACKED_UNTIL, {"run": run_id})
     return {key: 0 if chunk is None else (chunk + 1) * CHUNK_STEPS for key, chunk in found}
 
 
@@ -131,7 +131,8 @@ def series(
 
 def _series(metric: Metric, first: int, last: int, max_points: int) -> StoredSeries:
     asked = {"run": metric.run_id, "metric": metric.key, "first": first, "last": last, "most": max_points}
-    low, high, too_many = metric.tx.execute(_EXTENT, asked).one()
+    extent: Any = metric.tx.execute(_EXTENT, asked).one()
+    low, high, too_many = extent
     if low is None:
         return StoredSeries(steps=[], values=[], nonfinite=[])
     width = bucket_width(low, high, max_points)
