@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, insert, select
+from sqlalchemy import ColumnElement, Select, TextClause, insert, select
 
 from horizon_app.contracts.events import Event
 from horizon_app.store.database import Transaction
@@ -89,7 +89,7 @@ def log_lines(tx: Transaction, run_id: str, which: LogFilter, *, limit: int) -> 
     order = _T.seq if forward else _T.seq.desc()
     # Nothing but log lines has a level: for warnings and errors their index alone tells where they are.
     logged = TROUBLES if which.level in ("warning", "error") else _T.type == "log"
-    within: list[ColumnElement[bool]] = [_T.run_id == run_id, logged]
+    within: list[ColumnElement[bool] | TextClause] = [_T.run_id == run_id, logged]
     within += [_T.seq > which.after] if which.after is not None else []
     within += [_T.seq < which.before] if which.before is not None else []
     end = tx.execute(select(_T.seq).where(*within).order_by(order).offset(SCAN_LINES - 1).limit(1)).scalar()

@@ -56,7 +56,8 @@ def _place() -> tuple[sa.Column[Any], ...]:
 
 def _fill(connection: sa.Connection, chunks: sa.Table, extremes: sa.Table) -> None:
     """All points but those of the last chunk of each metric, which stays open for what may follow."""
-    metrics = sa.table("metrics", *(sa.column(name) for name in ("run_id", "key", "step", "value", "nonfinite")))
+    columns: list[sa.ColumnClause[Any]] = [sa.column(name) for name in ("run_id", "key", "step", "value", "nonfinite")]
+    metrics = sa.table("metrics", *columns)
     names = sa.select(metrics.c.run_id, metrics.c.key).distinct()
     for run_id, key in connection.execute(names).all():
         within = (metrics.c.run_id == run_id, metrics.c.key == key)

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +20,7 @@ STEPS, READERS, ROUNDS = 100, 20, 3
 
 
 @contextmanager
-def held(home: Path) -> Iterator[None]:
+def held(home: Path) -> Generator[None]:
     """The database as another process holds it that is in the middle of a write."""
     other = sqlite3.connect(home / "horizon.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

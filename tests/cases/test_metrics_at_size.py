@@ -3,7 +3,7 @@
 import asyncio
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +99,7 @@ class Work:
 
 
 @contextmanager
-def work_of(database: Database) -> Iterator[Work]:
+def work_of(database: Database) -> Generator[Work]:
     """Counts the statements, and the instructions of SQLite's virtual machine: every row looked at costs several."""
     work = Work()
 

@@ -76,7 +76,7 @@ def test_e08_two_windows_see_the_same_state_first_and_then_the_same_changes(serv
         return snapshot["seq"], seqs
 
     async def both() -> list[tuple[int, list[int]]]:
-        return await asyncio.gather(window(), window())
+        return [*await asyncio.gather(window(), window())]
 
     for begun_at, seqs in asyncio.run(both()):
         assert seqs == list(range(begun_at + 1, server.get(f"/runs/{run_id}")["last_seq"] + 1))

@@ -156,7 +156,7 @@ def test_change_that_is_not_answered_in_time_is_202_and_told_later(server: Serve
 
 def test_run_resumed_begins_with_the_knobs_that_were_in_force(server: ServerProcess) -> None:
     for run_id in living(server):
-        patch(server, run_id, prefetch_window=5, **{"checkpoint.every": 7})
+        server.client.patch(f"/runs/{run_id}/knobs", json={"prefetch_window": 5, "checkpoint.every": 7})
         server.post(f"/runs/{run_id}/stop")
         server.wait_state(run_id, "stopped")
         refused = patch(server, run_id, prefetch_window=6)

@@ -238,7 +238,7 @@ def stored(database: Database, number: int) -> tuple[str, Stored]:
     taken = None if started is None else changes["ran_s"]
     if started is not None and pick(states) is RunState.RUNNING:
         taken += (NOW - started).total_seconds()
-    numbers = {
+    numbers: dict[str, float | None] = {
         "loss": loss, "step": number % 3, "steps": pick([None, 2]), "parameters": pick([None, 5, 15]),
         "duration": taken, "time/step": None, **metrics,
     }  # fmt: skip

@@ -14,8 +14,10 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 _LIMIT_S = 60
-_PYTHON = ["-m", "pip_audit", "-r", "constraints.txt", "--no-deps", "--disable-pip", "--timeout", "5"]
-_PYTHON += ["--progress-spinner", "off", "--format", "json"]
+_PYTHON = [
+    "-m", "pip_audit", "-r", "constraints.txt", "--no-deps", "--disable-pip", "--timeout", "5",
+    "--progress-spinner", "off", "--format", "json",
+]  # fmt: skip
 _UI = ["frontend/build_hook.py", "npm", "audit", "--json"]
 
 

@@ -60,3 +60,13 @@ def errno_text(number: int) -> str:
 def test_host_that_does_not_resolve_is_refused_by_name(host: str) -> None:
     with pytest.raises(CannotListen, match="can't resolve that name"):
         listen(host, 0)
+
+
+def test_connections_send_short_answers_at_once() -> None:
+    """With Nagle's algorithm the body of an answer waits for its head to be acknowledged, which takes 40 ms."""
+    with (
+        listen("127.0.0.1", 0) as listener,
+        socket.create_connection(listener.getsockname()),
+        listener.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0

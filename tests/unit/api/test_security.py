@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
+from horizon_app.api.request_log import RequestLog
 from horizon_app.api.security import Guard
 from tests.support.server import scripted_spec
 
@@ -162,4 +163,4 @@ async def test_bound_address_decides_which_names_are_ours(bound: str, host: str,
 
 
 def test_guard_covers_the_whole_app(app: FastAPI) -> None:
-    assert app.user_middleware[0].cls is Guard
+    assert [middleware.cls for middleware in app.user_middleware[:2]] == [RequestLog, Guard]  # it only looks on

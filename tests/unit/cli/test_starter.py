@@ -23,9 +23,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, tuple[int, An
             return httpx.Response(status, json=body)
 
         real_client = httpx.Client
-        monkeypatch.setattr(
-            httpx, "Client", lambda **kw: real_client(**{**kw, "transport": httpx.MockTransport(answer)})
-        )
+
+        def client(**given: Any) -> httpx.Client:
+            given["transport"] = httpx.MockTransport(answer)
+            return real_client(**given)
+
+        monkeypatch.setattr(httpx, "Client", client)
         return seen
 
     return answer_with
