@@ -178,9 +178,16 @@ class Run:
     def logs(
         self, *, after: int | None = None, q: str | None = None, level: str | None = None, limit: int = 500
     ) -> list[run_view.LogLine]:
-        """Log lines behind the place `after`; the newest where it is left out."""
-        asked = {"after": after, "q": q, "level": level, "limit": limit}
-        return self._calls.logs(self.id, asked).lines
+        """Log lines behind the place `after`; the newest where it is left out. At most `limit` that match."""
+        found: list[run_view.LogLine] = []
+        asked: dict[str, Any] = {"after": after, "q": q, "level": level}
+        while len(found) < limit:
+            answer = self._calls.logs(self.id, {**asked, "limit": limit - len(found)})
+            found = [*answer.lines, *found] if after is None else [*found, *answer.lines]
+            if answer.scanned_to is None:  # else the server has looked at as many lines as it does for one answer
+                break
+            asked["before" if after is None else "after"] = answer.scanned_to
+        return found
 
     def events(self, after: int = 0) -> list[Frame]:
         """What happened, in order: everything but metrics and log lines."""

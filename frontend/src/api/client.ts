@@ -131,7 +131,7 @@ export const api = {
   series: (id: string, { keys, from, to, maxPoints }: SeriesQuery) =>
     call<SeriesAnswer>(`${at(id)}/metrics`, { query: { keys: keys.join(","), from, to, max_points: maxPoints } }),
   residency: (id: string) => call<ResidencyAnswer>(`${at(id)}/residency`),
-  logs: (id: string, query: { after: number; limit: number }) => call<LogAnswer>(`${at(id)}/logs`, { query }),
+  logs: (id: string, query: { before?: number; limit: number }) => call<LogAnswer>(`${at(id)}/logs`, { query }),
   events: (id: string, query: { after: number; limit: number }) => call<EventsAnswer>(`${at(id)}/events`, { query }),
   system: () => call<SystemAnswer>("/system"),
   models: () => call<ModelsAnswer>("/models"),

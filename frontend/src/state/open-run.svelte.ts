@@ -189,10 +189,7 @@ export class OpenRun {
   }
 
   private async fetchLogs(): Promise<void> {
-    const [written, happened] = await Promise.all([
-      allPages(async (after, limit) => (await api.logs(this.id, { after, limit })).lines),
-      allPages(async (after, limit) => (await api.events(this.id, { after, limit })).events as TextFrame[]),
-    ]);
+    const [written, happened] = await Promise.all([newestLines(this.id), allEvents(this.id)]);
     const told = happened.map(lineOf).filter((line) => line !== null);
     this.logs = mergeLines(this.logs, [...written, ...told]);
   }
@@ -201,13 +198,25 @@ export class OpenRun {
 const PAGE = 500;
 const MOST_PAGES = 40;
 
-/** All of what comes in pages, each asked for after the last one's newest. */
-async function allPages<T extends { seq: number }>(page: (after: number, limit: number) => Promise<T[]>): Promise<T[]> {
-  const all: T[] = [];
+/** The newest log lines, page by page from the end: of a long log the beginning is what can be missed. */
+async function newestLines(id: string): Promise<LogLine[]> {
+  let all: LogLine[] = [];
   for (let i = 0; i < MOST_PAGES; i++) {
-    const found = await page(all.at(-1)?.seq ?? 0, PAGE);
-    all.push(...found);
-    if (found.length < PAGE) break;
+    const first = all[0];
+    const { lines } = await api.logs(id, first ? { before: first.seq, limit: PAGE } : { limit: PAGE });
+    all = [...lines, ...all];
+    if (lines.length < PAGE) break;
+  }
+  return all;
+}
+
+/** What happened from the beginning on. */
+async function allEvents(id: string): Promise<TextFrame[]> {
+  const all: TextFrame[] = [];
+  for (let i = 0; i < MOST_PAGES; i++) {
+    const { events } = await api.events(id, { after: all.at(-1)?.seq ?? 0, limit: PAGE });
+    all.push(...(events as TextFrame[]));
+    if (events.length < PAGE) break;
   }
   return all;
 }

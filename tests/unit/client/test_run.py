@@ -162,3 +162,22 @@ def test_table_of_a_notebook_escapes_names() -> None:
     html = run._repr_html_()
     assert "&lt;script&gt;" in html and "<script" not in html
     assert "<table>" in html and "failed" in html and "3/9" in html
+
+
+def log_answer(*seqs: int, scanned_to: int | None = None) -> dict[str, Any]:
+    lines = [{"seq": seq, "time": "2026-01-31T12:00:00Z", "level": "info", "message": "disk"} for seq in seqs]
+    return {"lines": lines, "scanned_to": scanned_to, "last_seq": 90_000}
+
+
+@pytest.mark.parametrize(("after", "asked"), [(None, "before"), (0, "after")])
+def test_search_in_a_long_log_goes_on_where_the_server_has_stopped_looking(after: int | None, asked: str) -> None:
+    run, seen = one(document("r"), log_answer(70_001, scanned_to=70_000), log_answer(scanned_to=50_000), log_answer(7))
+    lines = run.logs(after=after, q="disk")
+    assert [line.seq for line in lines] == ([7, 70_001] if after is None else [70_001, 7])
+    assert [request.url.params.get(asked) for request in seen][1:] == ["70000", "50000"]
+
+
+def test_search_in_a_log_asks_for_no_more_once_it_has_enough() -> None:
+    run, seen = one(document("r"), log_answer(8, 9, scanned_to=7))
+    assert [line.seq for line in run.logs(q="disk", limit=2)] == [8, 9]
+    assert len(seen) == 1
