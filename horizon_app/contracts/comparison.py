@@ -31,7 +31,9 @@ class ComparedRun(_View):
     model: str
     device: str | None
     started_at: datetime | None
-    duration_s: float | None = Field(description="seconds from its start to its end, or until now")
+    duration_s: float | None = Field(
+        description="seconds that it has had a worker, until now or until it last told something"
+    )
     step: int = Field(description="optimizer steps done")
     total_steps: int | None
     best_loss: float | None = Field(description="lowest train/loss")

@@ -36,7 +36,9 @@ class Run(_View):
     started_at: datetime | None
     ended_at: datetime | None
     duration_s: float | None = Field(
-        default=None, description="seconds that it has had a worker, over all its lives, on a clock that nobody sets"
+        default=None,
+        description="seconds that it has had a worker, over all its lives, on a clock that nobody sets; of a live "
+        "run until it last told something",
     )
     device: str | None
     model: ModelSummary

@@ -20,8 +20,8 @@ def run_view(run: StoredRun, queue_position: int | None = None) -> Run:
     """A run as the history lists it; its place in the queue is of interest where it waits."""
     return Run(
         id=run.id, name=run.name, tags=run.tags, notes=run.notes, state=run.state, reason=run.reason,
-        created_at=run.created_at, started_at=run.started_at, ended_at=run.ended_at, duration_s=duration_s(run),
-        device=run.device,
+        created_at=run.created_at, started_at=run.started_at, ended_at=run.ended_at,
+        duration_s=duration_s(run, until=run.updated_at), device=run.device,
         model=ModelSummary(name=run.model_name, architecture=run.architecture, parameters=run.parameters),
         step=run.step, total_steps=run.total_steps, metrics=run.metrics,
         sparkline=sparkline.values(run.sparkline), last_seq=run.last_seq, knobs_version=run.knobs_version,

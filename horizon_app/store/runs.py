@@ -67,6 +67,7 @@ class StoredRun:
     ran_s: float
     boot_id: str | None
     stop_asked_at: datetime | None
+    updated_at: datetime
     device: str | None
     model_name: str
     architecture: str | None

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import httpx
-import psutil
 
 from tests.support.commands import CONFIG, ROOT
 
@@ -72,7 +71,6 @@ class ServerProcess:
     def __init__(self, home: Path, **environment: str) -> None:
         self.home = home
         self.url = ""
-        self.ready_cpu_s = 0.0
         self._environment = environment
         self._process: subprocess.Popen[str] | None = None
 
@@ -100,8 +98,6 @@ class ServerProcess:
         assert self._process.stdout is not None
         self.url = self._process.stdout.readline().strip()
         assert self.url, f"the server ended with {self._process.wait()}"
-        used = psutil.Process(self._process.pid).cpu_times()
-        self.ready_cpu_s = used.user + used.system
         self.client = httpx.Client(base_url=f"{self.url}/api/v1", trust_env=False, verify=False, timeout=60)
         return self
 

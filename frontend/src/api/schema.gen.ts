@@ -269,7 +269,7 @@ export interface components {
             device: string | null;
             /**
              * Duration S
-             * @description seconds from its start to its end, or until now
+             * @description seconds that it has had a worker, until now or until it last told something
              */
             duration_s: number | null;
             /** Id */
@@ -1480,7 +1480,7 @@ export interface components {
             device: string | null;
             /**
              * Duration S
-             * @description seconds that it has had a worker, over all its lives, on a clock that nobody sets
+             * @description seconds that it has had a worker, over all its lives, on a clock that nobody sets; of a live run until it last told something
              */
             duration_s?: number | null;
             /** Ended At */
@@ -1589,7 +1589,7 @@ export interface components {
             device: string | null;
             /**
              * Duration S
-             * @description seconds that it has had a worker, over all its lives, on a clock that nobody sets
+             * @description seconds that it has had a worker, over all its lives, on a clock that nobody sets; of a live run until it last told something
              */
             duration_s?: number | null;
             /** Ended At */
