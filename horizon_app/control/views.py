@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from horizon_app.contracts.events import RunOutcome
-from horizon_app.contracts.run_state import RESUMABLE, Cause, RunState
+from horizon_app.contracts.run_state import LIVE, RESUMABLE, Cause, RunState
 from horizon_app.contracts.run_view import Checkpoint, ModelSummary, Run, RunDetail, Segment, Series
 from horizon_app.control import sparkline
 from horizon_app.control.knob_values import values_in_force
@@ -21,7 +21,7 @@ def run_view(run: StoredRun, queue_position: int | None = None) -> Run:
     return Run(
         id=run.id, name=run.name, tags=run.tags, notes=run.notes, state=run.state, reason=run.reason,
         created_at=run.created_at, started_at=run.started_at, ended_at=run.ended_at,
-        duration_s=duration_s(run, until=run.updated_at), device=run.device,
+        duration_s=_duration_s(run), device=run.device,
         model=ModelSummary(name=run.model_name, architecture=run.architecture, parameters=run.parameters),
         step=run.step, total_steps=run.total_steps, metrics=run.metrics,
         sparkline=sparkline.values(run.sparkline), last_seq=run.last_seq, knobs_version=run.knobs_version,
@@ -62,3 +62,9 @@ def detail_view(
         checkpoints=checkpoints,
         segments=[Segment.model_validate(asdict(part)) for part in parts],
     )
+
+
+def _duration_s(run: StoredRun) -> float | None:
+    """Of a live run in tenths, as of when it last told something: an answer in which nothing is new stays the same."""
+    took = duration_s(run, until=run.updated_at)
+    return took if took is None or run.state not in LIVE else round(took, 1)

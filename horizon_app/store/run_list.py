@@ -74,7 +74,7 @@ class StoredPage:
 def list_runs(tx: Transaction, which: RunFilter, *, limit: int, cursor: str | None = None) -> StoredPage:
     """One page of the runs that match. Raises BadCursor."""
     after = None if cursor is None else _decode(cursor, which.sort)
-    now = datetime.now(UTC) if after is None else after.asked_at
+    now = (after and after.asked_at) or datetime.now(UTC)
     key, like = _sorting(tx, which.sort, now)
     conditions = _conditions(tx, which, now)
     query = select(_T.id, key.label("sort_key")).where(*conditions)
@@ -90,7 +90,9 @@ def list_runs(tx: Transaction, which: RunFilter, *, limit: int, cursor: str | No
     last = rows[limit - 1] if len(rows) > limit else None
     counts = _counts(tx, conditions)
     total = sum(count for state, count in counts.items() if not which.states or state in which.states)
-    next_cursor = None if last is None else _encode(which.sort, last["sort_key"], last["id"], now)
+    # Where the moment decides nothing it is left out: a page in which nothing is new is then the same to the letter.
+    asked_at = now if which.sort == "duration" or which.matching is not None else None
+    next_cursor = None if last is None else _encode(which.sort, last["sort_key"], last["id"], asked_at)
     return StoredPage(runs=runs, next_cursor=next_cursor, total=total, counts=counts)
 
 
@@ -137,7 +139,7 @@ class _Place:
     sort: str
     value: Any
     run_id: str
-    asked_at: datetime
+    asked_at: datetime | None
 
     def value_like(self, like: Any) -> Any:
         """The sort key's value there. Raises BadCursor where it is of another kind than the key's."""
@@ -153,21 +155,20 @@ class _Place:
         return value
 
 
-def _encode(sort: str, value: Any, run_id: str, asked_at: datetime) -> str:
+def _encode(sort: str, value: Any, run_id: str, asked_at: datetime | None) -> str:
     shown = value.isoformat() if isinstance(value, datetime) else value
-    return (
-        base64.urlsafe_b64encode(json.dumps([sort, shown, run_id, asked_at.isoformat()]).encode()).decode().rstrip("=")
-    )
+    place = json.dumps([sort, shown, run_id, asked_at and asked_at.isoformat()])
+    return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
 
 
 def _decode(cursor: str, sort: str) -> _Place:
     try:
         of_sort, value, run_id, asked_at = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        moment = datetime.fromisoformat(asked_at)
+        moment = None if asked_at is None else datetime.fromisoformat(asked_at)
     except (ValueError, TypeError, binascii.Error) as error:
         raise BadCursor(_NOT_OURS) from error
     if of_sort != sort:
         raise BadCursor(f"the cursor belongs to another sorting than {sort}")
-    if not isinstance(run_id, str) or "\0" in run_id or moment.tzinfo is None:
+    if not isinstance(run_id, str) or "\0" in run_id or (moment and moment.tzinfo is None):
         raise BadCursor(_NOT_OURS)
     return _Place(sort=sort, value=value, run_id=run_id, asked_at=moment)
