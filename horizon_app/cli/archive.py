@@ -1,13 +1,12 @@
 """`horizon runs clone, archive, unarchive`: runs done again, and runs put away."""
 
-import sys
 from typing import Annotated
 
 import typer
 
 from horizon_app.cli.checkpoints import SetOption
 from horizon_app.cli.refusals import exit_codes
-from horizon_app.cli.runs import RunArgument, print_json
+from horizon_app.cli.runs import RunArgument, tell_run
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
 NameOption = Annotated[str | None, typer.Option("--name", help="The new run's name; that of the spec unless given.")]
@@ -24,10 +23,7 @@ def clone_run(
 
     with exit_codes(), open_history(make_settings(home=home)) as history:
         run = history.clone(run_id, read_changes(settings_given or []), name=name, start=start)
-    if as_json:
-        print_json(run.model_dump(mode="json"))
-    else:
-        sys.stdout.write(f"{run.id} is {run.state.value}, cloned from {run.cloned_from}\n")
+    tell_run(run, f"is {run.state.value}, cloned from {run.cloned_from}", as_json=as_json)
 
 
 def archive_run(run_id: RunArgument, as_json: JsonOption = False, home: HomeOption = None) -> None:
@@ -45,7 +41,4 @@ def _archive(run_id: str, *, archived: bool, as_json: bool, home: HomeOption) ->
 
     with exit_codes(), open_history(make_settings(home=home)) as history:
         run = history.archive(run_id, archived=archived)
-    if as_json:
-        print_json(run.model_dump(mode="json"))
-    else:
-        sys.stdout.write(f"{run.id} is {'archived' if archived else 'listed again'}\n")
+    tell_run(run, f"is {'archived' if archived else 'listed again'}", as_json=as_json)

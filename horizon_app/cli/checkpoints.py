@@ -7,7 +7,7 @@ import typer
 
 from horizon_app.cli.completion import complete_spec_value
 from horizon_app.cli.refusals import exit_codes
-from horizon_app.cli.runs import RunArgument, print_json
+from horizon_app.cli.runs import RunArgument, print_json, tell_run
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
 if TYPE_CHECKING:
@@ -35,11 +35,8 @@ def resume_run(
 
     with exit_codes(), open_history(make_settings(home=home)) as history:
         run = history.resume(run_id, read_changes(settings_given or []))
-    if as_json:
-        print_json(run.model_dump(mode="json"))
-    else:
-        told = f"is {run.state.value}: {run.reason}" if run.state == "queued" else "was told to go on"
-        sys.stdout.write(f"{run.id} {told}\n")
+    told = f"is {run.state.value}: {run.reason}" if run.state == "queued" else "was told to go on"
+    tell_run(run, told, as_json=as_json)
 
 
 def save_checkpoint(run_id: RunArgument, as_json: JsonOption = False, home: HomeOption = None) -> None:
@@ -48,10 +45,7 @@ def save_checkpoint(run_id: RunArgument, as_json: JsonOption = False, home: Home
 
     with exit_codes(), open_history(make_settings(home=home)) as history:
         run = history.save_checkpoint(run_id)
-    if as_json:
-        print_json(run.model_dump(mode="json"))
-    else:
-        sys.stdout.write(f"{run.id} was asked for a checkpoint\n")
+    tell_run(run, "was asked for a checkpoint", as_json=as_json)
 
 
 def list_checkpoints(run_id: RunArgument, as_json: JsonOption = False, home: HomeOption = None) -> None:

@@ -1,12 +1,11 @@
 """`horizon runs pause`: a run that holds with everything in memory."""
 
-import sys
 from typing import Annotated
 
 import typer
 
 from horizon_app.cli.refusals import exit_codes
-from horizon_app.cli.runs import RunArgument, print_json
+from horizon_app.cli.runs import RunArgument, tell_run
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
 SaveOption = Annotated[bool, typer.Option("--save/--no-save", help="Whether a checkpoint is written first.")]
@@ -20,7 +19,4 @@ def pause_run(
 
     with exit_codes(), open_history(make_settings(home=home)) as history:
         run = history.pause(run_id, save=save)
-    if as_json:
-        print_json(run.model_dump(mode="json"))
-    else:
-        sys.stdout.write(f"{run.id} was asked to pause; it holds after the step that is being done\n")
+    tell_run(run, "was asked to pause; it holds after the step that is being done", as_json=as_json)

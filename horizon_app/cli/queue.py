@@ -7,7 +7,7 @@ import typer
 
 from horizon_app.cli.completion import complete_run
 from horizon_app.cli.refusals import ASKED_WRONGLY, exit_codes, say
-from horizon_app.cli.runs import RunArgument, print_json
+from horizon_app.cli.runs import RunArgument, print_json, tell_run
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
 if TYPE_CHECKING:
@@ -74,11 +74,8 @@ def _place(position: int | None, before: str | None, *, last: bool) -> dict[str,
 
 
 def _show(run: "Run", *, as_json: bool) -> None:
-    if as_json:
-        print_json(run.model_dump(mode="json"))
-    else:
-        held = ", held" if run.held else ""
-        sys.stdout.write(f"{run.id} is at place {run.queue_position} of the queue for {run.queue_device}{held}\n")
+    held = ", held" if run.held else ""
+    tell_run(run, f"is at place {run.queue_position} of the queue for {run.queue_device}{held}", as_json=as_json)
 
 
 def _lines(queue: "DeviceQueue") -> list[str]:

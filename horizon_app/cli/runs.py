@@ -86,10 +86,7 @@ def stop_run(
 
     with exit_codes(), open_history(make_settings(home=home)) as history:
         run = history.stop(run_id, save=save)
-    if as_json:
-        print_json(run.model_dump(mode="json"))
-    else:
-        sys.stdout.write(f"{run.id} is {run.state.value}\n")
+    tell_run(run, f"is {run.state.value}", as_json=as_json)
 
 
 @runs_app.command("delete")
@@ -116,6 +113,14 @@ def delete_run(
         sys.stdout.write(f"{run_id} deleted, {show_bytes(freed.freed_bytes)} freed\n")
     if freed.left_bytes:
         say(f"{show_bytes(freed.left_bytes)} could not be removed and stay in {freed.left_in}")
+
+
+def tell_run(run: "Run", told: str, *, as_json: bool) -> None:
+    """A run that something was done with: as JSON, or what is `told` of it behind its id."""
+    if as_json:
+        print_json(run.model_dump(mode="json"))
+    else:
+        sys.stdout.write(f"{run.id} {told}\n")
 
 
 def _state(word: str | None) -> Any:
