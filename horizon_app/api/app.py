@@ -15,7 +15,19 @@ from horizon_app.api.docs import install_docs
 from horizon_app.api.errors import install_error_handlers
 from horizon_app.api.openapi import DESCRIPTION, install_openapi
 from horizon_app.api.request_log import RequestLog
-from horizon_app.api.routes import archive, comparison, figures, knobs, machine, models, pausing, queue, records, runs
+from horizon_app.api.routes import (
+    archive,
+    checks,
+    comparison,
+    figures,
+    knobs,
+    machine,
+    models,
+    pausing,
+    queue,
+    records,
+    runs,
+)
 from horizon_app.api.seats import Seats
 from horizon_app.api.security import Guard
 from horizon_app.api.static import install_ui
@@ -70,6 +82,7 @@ def create_app(settings: AppSettings) -> FastAPI:
         archive.router,
         pausing.router,
         knobs.router,
+        checks.router,
         records.router,
         models.router,
         machine.router,

@@ -16,10 +16,11 @@ from enum import Enum
 from horizon_app.contracts.events import SERVER, Event, LogWritten
 from horizon_app.contracts.run_state import ENDED, Cause, RunState
 from horizon_app.control import process_watch
+from horizon_app.control.checklist import ChecklistPace, update_checklist
 from horizon_app.control.errors import IllegalTransition, RunNotFound
 from horizon_app.control.hub import Hub
 from horizon_app.control.launcher import Launcher
-from horizon_app.control.lifecycle import change_state
+from horizon_app.control.lifecycle import change_state, locked_run
 from horizon_app.control.memory import memory_here, oom_kills
 from horizon_app.control.patience import patience_s, stopping_s
 from horizon_app.control.recorder import JournalBatch, note, record_batch
@@ -67,6 +68,7 @@ class Supervisor:
         self._read_lines = run.journal_seq
         self._frame: bytes | None = None
         self._trouble = ""
+        self._checklist = ChecklistPace()
         self._begin_life()
 
     def _begin_life(self) -> None:
@@ -99,6 +101,7 @@ class Supervisor:
         """Record what the worker has written since, and act on what is seen; True once nothing is left to watch."""
         process = self._process()  # before the journal is read: what a process wrote before it went is read after
         self._record_journal()
+        self._checklist.look(self._database, self._run, self._folder)
         if self._hub.is_watched(self._run.id):
             self._frames, self._frame = self._folder.newest_frame(self._frames)
         life = self._run.started_at
@@ -222,6 +225,7 @@ class Supervisor:
                 change_state(tx, self._run.id, state, reason, who=SERVER)
                 ending: dict[str, object] = {"exit_status": self._launcher.exit_status(self._run.id)}
                 update_run(tx, self._run.id, **ending, **({} if cause is None else {"cause": cause.value}))
+                update_checklist(tx, locked_run(tx, self._run.id), peak_bytes=self._folder.peak_bytes())
         except (IllegalTransition, RunNotFound):
             return  # another process was quicker
         finally:
