@@ -15,7 +15,7 @@ from horizon_app.engine.streaming.partition import partition
 from horizon_app.engine.training import sizes as sizes_module
 from horizon_app.engine.training.config import EngineConfig
 from horizon_app.engine.training.host_tier import HostLayout
-from horizon_app.engine.training.sizes import GRADIENT_SLOTS, Sizes, decide_sizes
+from horizon_app.engine.training.sizes import GRADIENT_SLOTS, PROCESS_SHARE, Sizes, decide_sizes
 from tests.support.engines import engine_config
 from tests.support.host_pools import host_pool
 
@@ -175,6 +175,22 @@ def test_sizes_host_auto_leaves_a_part_of_what_is_free(config: EngineConfig, mon
     with pytest.raises(TierExhausted, match=r"needs 10\.0 MiB, but 9\.6 MiB are free"):
         decide(config, disk=Disk.OFF)
     assert decide(config).host_bytes <= 9.6 * MIB
+
+
+def test_sizes_host_auto_shrinks_until_the_process_fits_into_what_is_free(
+    config: EngineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_memory(monkeypatch, 1 << 30)
+    whole = decide(config)
+    free = int(whole.process_bytes(on_cpu=True) / PROCESS_SHARE)
+    give_memory(monkeypatch, free + MIB, host=free + MIB)
+    assert decide(config).host_bytes == whole.host_bytes == 10 * MIB
+    give_memory(monkeypatch, free - 4 * MIB, host=free - 4 * MIB)
+    shrunk = decide(config)
+    assert shrunk.process_bytes(on_cpu=True) <= PROCESS_SHARE * (free - 4 * MIB)
+    assert shrunk.placement.uses_disk
+    assert shrunk.host_bytes > 2 * MIB, "no more than needed goes to disk"
+    assert decide(config, disk=Disk.OFF).host_bytes == 10 * MIB, "an upper estimate alone refuses nothing"
 
 
 def test_sizes_arena_beyond_free_memory_is_refused_with_both_numbers(
