@@ -24,8 +24,8 @@ HOST_SHARE = 0.8
 """Share of the free RAM that the host tier takes by itself, or less where the process needs more than the rest."""
 PROCESS_SHARE = 0.95
 """Share of the free RAM that the process may take in all, where no limit is set; the rest is for whatever else runs."""
-_MOST_TRIES = 16
-"""Times that the host tier shrinks: each time what it gives up goes in part to the arena, so that not all is won."""
+_MOST_TRIES = 8
+"""Times that the host tier shrinks: where it does, activations may get room that they then take."""
 RUNTIME_BYTES = 224 << 20
 """Stacks of threads and scratch of the math libraries, which appear with the first step (60 to 90 MiB were seen), and
 holes in the heap, which a worker keeps for its next step (100 to 250 MiB)."""
@@ -126,7 +126,9 @@ def _decide(
     free = free_device_memory(config.device)
     left = free - (placement.host_bytes if on_cpu else 0)
     shares_host = on_cpu and config.max_blocks is None and placement.frames[layout.weight_plane] is None
-    slots = GRADIENT_SLOTS if shares_host else _num_slots(config, partition, left)
+    # What the host tier gives up for the process's other needs is not for an arena on the same RAM to take.
+    room_for_arena = min(left, int(free * (1 - HOST_SHARE))) if on_cpu and config.host_limit_bytes is None else left
+    slots = GRADIENT_SLOTS if shares_host else _num_slots(config, partition, room_for_arena)
     arena = slots * config.block_bytes
     if arena > max(left, 0):
         fix = "lower offload.max_gpu_blocks"
