@@ -38,7 +38,8 @@ def compare_runs(
     home: HomeOption = None,
 ) -> None:
     """Show how runs differ: their last metrics, and the keys of their specs that are not the same."""
-    from horizon_app.cli.history import CompareQuery, open_history
+    from horizon_app.cli.history import open_history
+    from horizon_app.contracts.history_query import CompareQuery
 
     if output is not None and as_json:
         say("--json prints to standard output, --output writes a report: ask for one of them")

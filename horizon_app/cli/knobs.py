@@ -12,7 +12,6 @@ from horizon_app.cli.runs import RunArgument, print_json
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
 if TYPE_CHECKING:
-    from horizon_app.client import Horizon
     from horizon_app.contracts.knobs import ChangedKnobs, KnobChange
     from horizon_app.settings import AppSettings
 
@@ -66,25 +65,13 @@ def _change(
             return _change_alone(settings, run_id, wishes, version=version, wait_s=wait_s)
         with server_refusals(), server:
             try:
-                return _change_through(server, run_id, wishes, version=version, wait_s=wait_s)
+                if wishes is None:
+                    return server.calls.undo_knobs(run_id, version=version, patience_s=wait_s)
+                return server.calls.set_knobs(run_id, wishes, version=version, patience_s=wait_s)
             except RequestRefused as error:
                 raise SpecRefused(error.errors) from error
     except KnobsRefused as error:
         raise SpecRefused(error.errors) from error
-
-
-def _change_through(
-    server: "Horizon", run_id: str, wishes: dict[str, Any] | None, *, version: int | None, wait_s: float
-) -> "ChangedKnobs":
-    from urllib.parse import quote
-
-    from horizon_app.contracts.knobs import ChangedKnobs
-
-    path = f"/runs/{quote(run_id, safe='')}/knobs"
-    method, path = ("POST", f"{path}/undo") if wishes is None else ("PATCH", path)
-    headers = {} if version is None else {"If-Match": f'"{version}"'}
-    answer = server.call(method, path, json=wishes, headers=headers, params={"patience_s": wait_s}, timeout_s=90.0)
-    return ChangedKnobs.model_validate(answer)
 
 
 def _change_alone(

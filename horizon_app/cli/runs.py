@@ -47,7 +47,8 @@ def list_runs(  # noqa: PLR0913 - each is an option of the command line
     home: HomeOption = None,
 ) -> None:
     """List runs, the newest first."""
-    from horizon_app.cli.history import RunQuery, open_history
+    from horizon_app.cli.history import open_history
+    from horizon_app.contracts.history_query import RunQuery
 
     put_away = "all" if all_runs else "true" if archived else None
     query = RunQuery(state=_state(state), tag=tag, q=q, archived=put_away, sort=sort, limit=limit, cursor=cursor)

@@ -23,12 +23,13 @@ from horizon_app.control.errors import RunNotLive
 from horizon_app.control.generators import Generators
 from horizon_app.control.history import History
 from horizon_app.control.history_export import HistoryExports
-from horizon_app.control.hub import Hub
+from horizon_app.control.hub import Hub, Wrap, plain
 from horizon_app.control.knobs import Knobs
 from horizon_app.control.labels import label_problems
 from horizon_app.control.launcher import Launcher
 from horizon_app.control.lifecycle import change_state, locked_run, read_run
 from horizon_app.control.machine import Machine
+from horizon_app.control.overview import Overview
 from horizon_app.control.paths import PathRules, rules_for_clients, rules_for_clone, rules_for_user
 from horizon_app.control.pausing import Pausing
 from horizon_app.control.queue import Queue
@@ -48,8 +49,10 @@ _HOME_FOLDERS = ("models", "data", "examples", "runs")
 class Workstation:
     """The use cases. Its plain methods may be called from any thread; each is one short transaction or two."""
 
-    def __init__(self, settings: AppSettings) -> None:
+    def __init__(self, settings: AppSettings, wrap: Wrap = plain) -> None:
+        """`wrap` makes of a text or residency frame what viewers are given."""
         self.settings = settings
+        self._wrap = wrap
         self.machine = Machine()
         self.launcher = Launcher(settings)
         self.generators = Generators(idle_s=settings.generator_idle_s)
@@ -61,8 +64,9 @@ class Workstation:
             (self.settings.home / name).mkdir(parents=True, exist_ok=True)
         self.database: Database = open_database(self.settings)
         migrate(self.database)
-        self.hub = Hub(self.database)
         self.history = History(self.database, self.settings)
+        self.overview = Overview(self.history, self._wrap)
+        self.hub = Hub(self.database, self._wrap, self.overview.mark)
         self.comparisons = Comparisons(self.database, self.history)
         self.exports = HistoryExports(self.database, self.history)
         self.pausing = Pausing(self.database, self.settings)
