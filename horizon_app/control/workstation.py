@@ -16,7 +16,7 @@ from horizon_app.control.archive import set_archived
 from horizon_app.control.checkpoints import set_pin
 from horizon_app.control.cloning import clone, paths_of
 from horizon_app.control.comparison import Comparisons
-from horizon_app.control.data_preview import data_problems
+from horizon_app.control.data_preview import DataLooks
 from horizon_app.control.deletion import Deletion
 from horizon_app.control.dispatcher import Dispatcher
 from horizon_app.control.errors import RunNotLive
@@ -64,6 +64,7 @@ class Workstation:
             (self.settings.home / name).mkdir(parents=True, exist_ok=True)
         self.database: Database = open_database(self.settings)
         migrate(self.database)
+        self.looks = DataLooks(self.settings)
         self.history = History(self.database, self.settings)
         self.overview = Overview(self.history, self._wrap)
         self.hub = Hub(self.database, self._wrap, self.overview.mark)
@@ -84,7 +85,8 @@ class Workstation:
         self.dispatcher.look_once()
 
     def close(self) -> None:
-        """Close the database. Runs go on without us."""
+        """Close the database, and end the looks at data. Runs go on without us."""
+        self.looks.close()
         self.database.close()
 
     def __enter__(self) -> Self:
@@ -286,7 +288,7 @@ class Workstation:
     def _place(self, rules: PathRules) -> Place:
         return Place(
             rules=rules, runs_dir=self.settings.runs_dir, machine_facts=self.machine.facts,
-            check_data=data_problems if self.settings.check_data else lambda spec, paths, tokenizer_dir: [],
+            check_data=self.looks.problems if self.settings.check_data else lambda spec, paths, tokenizer_dir: [],
         )  # fmt: skip
 
     def _folder(self, run_id: str) -> RunFolder:
