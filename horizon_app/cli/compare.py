@@ -8,6 +8,7 @@ import typer
 
 from horizon_app.cli.completion import complete_run
 from horizon_app.cli.export import write_out
+from horizon_app.cli.printable import printable
 from horizon_app.cli.refusals import ASKED_WRONGLY, exit_codes, say
 from horizon_app.cli.runs import print_json
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
@@ -118,7 +119,7 @@ def _table(comparison: "Comparison", corner: str) -> "Table":
     table = Table(box=None, pad_edge=False)
     table.add_column(corner, overflow="fold")
     for run in comparison.runs:
-        table.add_column(escape(run.name), overflow="fold", justify="right")
+        table.add_column(escape(printable(run.name)), overflow="fold", justify="right")
     return table
 
 
@@ -133,4 +134,4 @@ def _number(key: str, value: float | None) -> str:
 def _plain(value: Any) -> str:
     from rich.markup import escape
 
-    return escape(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return escape(printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)))

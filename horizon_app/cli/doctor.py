@@ -1,10 +1,10 @@
 """`horizon doctor`: whether this machine is fit for training."""
 
-import sys
 from typing import TYPE_CHECKING
 
 import typer
 
+from horizon_app.cli.printable import printable, write_json
 from horizon_app.cli.refusals import FAILED, exit_codes
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
@@ -23,7 +23,7 @@ def doctor(as_json: JsonOption = False, home: HomeOption = None) -> None:
     with exit_codes():
         report = examine(make_settings(home=home))
     if as_json:
-        sys.stdout.write(report.model_dump_json() + "\n")
+        write_json(report.model_dump_json())
     else:
         _print(report)
     if report.verdict is Verdict.PROBLEM:
@@ -43,7 +43,7 @@ def _print(report: "MachineReport") -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for check in report.checks:
-        said = Text(check.evidence)
+        said = Text(printable(check.evidence))
         if check.verdict is not Verdict.OK:
             said.append(f"\nexpected: {check.threshold}" if check.threshold else "", style="dim")
             said.append(f"\n{check.fix}", style=styles[check.verdict])
@@ -52,4 +52,4 @@ def _print(report: "MachineReport") -> None:
     console.print(table)
     counts = {verdict: sum(check.verdict is verdict for check in report.checks) for verdict in Verdict}
     words = ", ".join(f"{number} {verdict.value}" for verdict, number in counts.items() if number)
-    console.print(f"\n{words}; home folder {report.home}", highlight=False)
+    console.print(f"\n{words}; home folder {printable(str(report.home))}", highlight=False)

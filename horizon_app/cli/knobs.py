@@ -1,12 +1,12 @@
 """`horizon runs set`: knobs of a live run, through the server that runs on the home folder or without one."""
 
-import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from horizon_app.cli.completion import complete_knob
+from horizon_app.cli.printable import write_lines
 from horizon_app.cli.refusals import exit_codes
 from horizon_app.cli.runs import RunArgument, print_json
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
@@ -47,7 +47,7 @@ def set_knobs(
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
-        sys.stdout.write("".join(_line(change) + "\n" for change in found.changes))
+        write_lines(map(_line, found.changes))
 
 
 def _change(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from horizon_app.cli.completion import complete_run, complete_state
+from horizon_app.cli.printable import printable, write_json, write_lines
 from horizon_app.cli.refusals import ASKED_WRONGLY, exit_codes, say
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
@@ -59,7 +60,7 @@ def list_runs(  # noqa: PLR0913 - each is an option of the command line
     elif page.runs:
         _print_table(page.runs, page.total)
     else:
-        sys.stdout.write("no runs\n")
+        write_lines(["no runs"])
 
 
 @runs_app.command("show")
@@ -75,7 +76,7 @@ def show_run(run_id: RunArgument, as_json: JsonOption = False, home: HomeOption 
     if as_json:
         print_json(detail.model_dump(mode="json"))
     else:
-        sys.stdout.write("\n".join(detail_lines(detail, settings.runs_dir)) + "\n")
+        write_lines(detail_lines(detail, settings.runs_dir))
 
 
 @runs_app.command("stop")
@@ -105,13 +106,14 @@ def delete_run(
             detail = history.show(run_id)
             kept = sum(one.pinned for one in detail.checkpoints)
             saved = f"{len(detail.checkpoints)} checkpoints{f', {kept} of them pinned' if kept else ''}"
-            typer.confirm(f"Delete {detail.id} ({detail.name}, {detail.state.value}, {saved})?", abort=True, err=True)
+            question = f"Delete {detail.id} ({printable(detail.name)}, {detail.state.value}, {saved})?"
+            typer.confirm(question, abort=True, err=True)
             pinned = True  # who says yes to that has been told of them
         freed = history.delete(run_id, pinned_too=pinned)
     if as_json:
         print_json({"id": run_id, **freed.model_dump(mode="json")})
     else:
-        sys.stdout.write(f"{run_id} deleted, {show_bytes(freed.freed_bytes)} freed\n")
+        write_lines([f"{run_id} deleted, {show_bytes(freed.freed_bytes)} freed"])
     if freed.left_bytes:
         say(f"{show_bytes(freed.left_bytes)} could not be removed and stay in {freed.left_in}")
 
@@ -121,7 +123,7 @@ def tell_run(run: "Run", told: str, *, as_json: bool) -> None:
     if as_json:
         print_json(run.model_dump(mode="json"))
     else:
-        sys.stdout.write(f"{run.id} {told}\n")
+        write_lines([f"{run.id} {told}"])
 
 
 def _state(word: str | None) -> Any:
@@ -151,9 +153,8 @@ def _print_table(runs: "list[Run]", total: int) -> None:
     for run in runs:
         loss, speed = run.metrics.get("train/loss"), run.metrics.get("throughput/tokens_per_second")
         steps = f"{run.step}/{run.total_steps or '?'}"
-        table.add_row(
-            run.id, escape(run.name), run.state.value, steps, show_metric(loss, ".4f"), show_metric(speed, ",.0f")
-        )
+        name = escape(printable(run.name))
+        table.add_row(run.id, name, run.state.value, steps, show_metric(loss, ".4f"), show_metric(speed, ",.0f"))
     console = Console()
     console.print(table)
     if total > len(runs):
@@ -162,4 +163,4 @@ def _print_table(runs: "list[Run]", total: int) -> None:
 
 def print_json(body: dict[str, Any]) -> None:
     """One JSON object on standard output."""
-    sys.stdout.write(json.dumps(body, ensure_ascii=False) + "\n")
+    write_json(json.dumps(body, ensure_ascii=False, allow_nan=False))
