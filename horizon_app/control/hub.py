@@ -60,6 +60,8 @@ class _Channel:
     gone: bool = False
     frame: bytes = b""
     frame_number: int = 0
+    next_frame: tuple[int, bytes] | None = None
+    """A newer one, which viewers get when they are told the next time."""
     viewers: set["Viewer"] = field(default_factory=set["Viewer"])
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
     told_at: float = -math.inf
@@ -83,6 +85,8 @@ class _Channel:
     def wake_all(self) -> None:
         """Something new is there for every viewer."""
         self.telling = None
+        if self.next_frame is not None:
+            (self.frame_number, self.frame), self.next_frame = self.next_frame, None
         self.told_at = asyncio.get_running_loop().time()
         for viewer in self.viewers:
             viewer.wake()
@@ -223,7 +227,7 @@ class Hub:
         channel = self._channels.get(run_id)
         if channel is None:
             return
-        channel.frame, channel.frame_number = self._wrap(frame), number
+        channel.next_frame = number, self._wrap(frame)
         self._tell(channel)
 
     def is_watched(self, run_id: str) -> bool:

@@ -101,11 +101,13 @@ class Supervisor:
         Of a long journal one piece is recorded, and nothing is done about the process until none is left (`is_behind`).
         """
         process = self._process()  # before the journal is read: what a process wrote before it went is read after
-        self._run = self._journal.record_next() or self._run
+        life = self._run.started_at
+        recorded = self._journal.record_next()
+        self._run = recorded or self._run
         if self._hub.is_watched(self._run.id):
             self._frames, self._frame = self._folder.newest_frame(self._frames)
-        life = self._run.started_at
-        if not self._refresh() or self._run.state is RunState.QUEUED:
+        is_there = recorded is not None or self._refresh()
+        if not is_there or self._run.state is RunState.QUEUED:
             return True
         if self._run.started_at != life:
             self._begin_life()

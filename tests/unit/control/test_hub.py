@@ -103,6 +103,8 @@ async def test_each_frame_is_wrapped_once_and_is_one_object_for_all_viewers(data
         write(database, run_id, 3)
         await hub.refresh(run_id)
         hub.show_frame(run_id, 1, b"residency")
+        for viewer in viewers:
+            await asyncio.wait_for(viewer.wait(), 5)
         found = [[*await viewer.texts(), viewer.take_frame()] for viewer in viewers]
     assert [type(content) for content in wrapped] == [str, str, str, bytes]
     assert all(ours is first for one in found for ours, first in zip(one, found[0], strict=True))
