@@ -1,12 +1,12 @@
 """`horizon doctor`: whether this machine is fit for training, or how a run stands; and doing what a check proposes."""
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from horizon_app.cli.completion import complete_run
+from horizon_app.cli.printable import printable, write_json, write_lines
 from horizon_app.cli.refusals import ASKED_WRONGLY, FAILED, exit_codes, say
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
@@ -76,9 +76,9 @@ def _apply(settings: "AppSettings", run_id: str, check: str, *, start: bool, as_
         except (RequestRefused, KnobsRefused) as error:
             raise SpecRefused(error.errors) from error
     if as_json:
-        sys.stdout.write(done.model_dump_json() + "\n")
+        write_json(done.model_dump_json())
     else:
-        sys.stdout.write("".join(f"{line}\n" for line in _done_lines(done)))
+        write_lines(_done_lines(done))
 
 
 def _done_lines(done: "AppliedFix") -> list[str]:
@@ -95,7 +95,7 @@ def _tell(report: "BaseModel", checks: "Sequence[Check]", about: str, *, as_json
     from horizon_app.contracts.checks import Verdict, worst
 
     if as_json:
-        sys.stdout.write(report.model_dump_json() + "\n")
+        write_json(report.model_dump_json())
     else:
         _print(checks, about)
     if worst(checks) is Verdict.PROBLEM:
@@ -117,16 +117,16 @@ def _print(checks: "Sequence[Check]", about: str) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for check in checks:
-        said = Text(check.evidence)
+        said = Text(printable(check.evidence))
         if check.verdict.asks_for_something:
             said.append(f"\nexpected: {check.threshold}" if check.threshold else "", style="dim")
-            said.append(f"\n{check.fix}{_way(check)}", style=styles[check.verdict])
+            said.append(f"\n{printable(check.fix)}{_way(check)}", style=styles[check.verdict])
         table.add_row(Text(check.verdict.value, style=styles[check.verdict]), check.title, said)
     console = Console()
     console.print(table)
     counts = {verdict: sum(check.verdict is verdict for check in checks) for verdict in Verdict}
     words = ", ".join(f"{number} {verdict.value}" for verdict, number in counts.items() if number)
-    console.print(f"\n{words}; {about}", highlight=False)
+    console.print(f"\n{words}; {printable(about)}", highlight=False)
 
 
 def _way(check: "Check") -> str:

@@ -1,18 +1,17 @@
 """`horizon runs set`: knobs of a live run, through the server that runs on the home folder or without one."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from horizon_app.cli.completion import complete_knob
+from horizon_app.cli.printable import write_lines
 from horizon_app.cli.refusals import exit_codes
 from horizon_app.cli.runs import RunArgument, print_json
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 from horizon_app.cli.settling import WAIT_S, settle_alone
 
 if TYPE_CHECKING:
-    from horizon_app.client import Horizon
     from horizon_app.contracts.knobs import ChangedKnobs, KnobChange
     from horizon_app.settings import AppSettings
 
@@ -47,7 +46,7 @@ def set_knobs(
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
-        sys.stdout.write("".join(change_line(change) + "\n" for change in found.changes))
+        write_lines(map(change_line, found.changes))
 
 
 def _change(
@@ -65,25 +64,13 @@ def _change(
             return _change_alone(settings, run_id, wishes, version=version, wait_s=wait_s)
         with server_refusals(), server:
             try:
-                return _change_through(server, run_id, wishes, version=version, wait_s=wait_s)
+                if wishes is None:
+                    return server.calls.undo_knobs(run_id, version=version, patience_s=wait_s)
+                return server.calls.set_knobs(run_id, wishes, version=version, patience_s=wait_s)
             except RequestRefused as error:
                 raise SpecRefused(error.errors) from error
     except KnobsRefused as error:
         raise SpecRefused(error.errors) from error
-
-
-def _change_through(
-    server: "Horizon", run_id: str, wishes: dict[str, Any] | None, *, version: int | None, wait_s: float
-) -> "ChangedKnobs":
-    from urllib.parse import quote
-
-    from horizon_app.contracts.knobs import ChangedKnobs
-
-    path = f"/runs/{quote(run_id, safe='')}/knobs"
-    method, path = ("POST", f"{path}/undo") if wishes is None else ("PATCH", path)
-    headers = {} if version is None else {"If-Match": f'"{version}"'}
-    answer = server.call(method, path, json=wishes, headers=headers, params={"patience_s": wait_s}, timeout_s=90.0)
-    return ChangedKnobs.model_validate(answer)
 
 
 def _change_alone(

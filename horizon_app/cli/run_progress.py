@@ -56,7 +56,7 @@ class RunProgress:
 
     def say(self, line: str) -> None:
         """Write a line above the bar."""
-        self._console.print(escape(line), highlight=False)
+        self._console.print(escape(printable(line)), highlight=False)
 
     def show(self, frame: Frame) -> None:
         """Take one frame in."""
@@ -64,7 +64,7 @@ class RunProgress:
             show = self._show_metrics if "train/loss" in frame.values else self._say_evaluation
             show(frame)
         elif isinstance(frame, SampleGenerated):
-            self.say(f"step {frame.step}, sample: {frame.prompt} → {printable(frame.text)}")
+            self.say(f"step {frame.step}, sample: {frame.prompt} → {frame.text}")
         elif isinstance(frame, StateChanged):
             self._bar.update(self._task, description=frame.state.value)
             if frame.state is RunState.PAUSED:

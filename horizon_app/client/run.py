@@ -127,6 +127,15 @@ class Run:
         self.refresh()
         return answer
 
+    def undo(self, number: int | None = None) -> ChangedKnobs:
+        """Take back the newest change of a knob that was not taken back, or the one with this number.
+
+        Refused with OutOfDate where somebody else has changed knobs since this object was refreshed.
+        """
+        answer = self._calls.undo_knobs(self.id, number, version=self.view.knobs_version)
+        self.refresh()
+        return answer
+
     def edit(self, *, name: str | None = None, tags: list[str] | None = None, notes: str | None = None) -> Self:
         """Change the labels; what is left out stays."""
         given = {"name": name, "tags": tags, "notes": notes}

@@ -5,7 +5,7 @@ written last, so a folder without one was never finished, whatever else lies in 
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
@@ -109,13 +109,20 @@ def look_at(folder: Path) -> FoundCheckpoint:
     )
 
 
-def changed_file(folder: Path, manifest: CheckpointManifest) -> str:
-    """Read every file whole and compare; says which one is not what was written, or nothing. Raises OSError."""
+def changed_file(
+    folder: Path, manifest: CheckpointManifest, before_each_part: Callable[[], None] = lambda: None
+) -> str:
+    """Read every file whole and compare; says which one is not what was written, or nothing.
+
+    What `before_each_part` raises ends the reading. Raises OSError.
+    """
     for name, file in manifest.files.items():
         digest = hashlib.sha256()
         with (folder / name).open("rb") as content:
+            before_each_part()
             while part := content.read(_READ_BYTES):
                 digest.update(part)
+                before_each_part()
         if digest.hexdigest() != file.sha256:
             return f"{name} holds other bytes than were written (its SHA-256 differs)"
     return ""

@@ -47,17 +47,18 @@ class ChecklistPace:
         self._seen: tuple[int, int, int] | None = None
         self._next_at = 0.0
 
-    def look(self, database: Database, run: StoredRun, folder: RunFolder) -> None:
-        """Diagnose the run where it is due."""
+    def look(self, database: Database, run: StoredRun, folder: RunFolder) -> bool:
+        """Diagnose the run where it is due, and say whether it was: its row may be another one then."""
         stands, begin = (run.segment, run.step, run.knobs_version), self._clock()
         if run.state not in LIVE or stands == self._seen or begin < self._next_at:
-            return
+            return False
         with database.write() as tx:
             now = get_run(tx, run.id, lock=True)
             if now is not None and now.state in LIVE:  # an ended run was looked at by whoever saw its end
                 update_checklist(tx, now, peak_bytes=folder.peak_bytes())
         took = self._clock() - begin
         self._seen, self._next_at = stands, begin + max(EVERY_S, took / _LONGEST_SHARE)
+        return True
 
 
 def update_checklist(tx: Transaction, run: StoredRun, *, peak_bytes: int | None = None) -> None:

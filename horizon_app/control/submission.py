@@ -16,7 +16,7 @@ from horizon_app.contracts.problems import FieldProblem, SpecRefused
 from horizon_app.contracts.run_spec import RunSpec
 from horizon_app.contracts.spec_parse import parse_spec
 from horizon_app.control.errors import KeyReused
-from horizon_app.control.labels import label_problems
+from horizon_app.control.labels import label_from, label_problems
 from horizon_app.control.lifecycle import create_run
 from horizon_app.control.model_folder import is_model_folder, read_model_facts
 from horizon_app.control.paths import PathRefused, PathRules
@@ -89,7 +89,7 @@ def _accept(document: Any, place: Place, *, held: bool, key: str | None, cloned_
     now = datetime.now(UTC)
     return NewRun(
         id=new_run_id(now),
-        name=spec.name or Path(spec.model.path).name or model_dir.name,
+        name=spec.name or label_from(Path(spec.model.path).name or model_dir.name),
         tags=spec.tags,
         notes=spec.notes,
         held=held,

@@ -1,9 +1,9 @@
 """The checklist of a run, and doing what it proposes."""
 
-import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
+from starlette.concurrency import run_in_threadpool
 
 from horizon_app.api.deps import Past, RunIdPath, Station, Who
 from horizon_app.api.routes.knobs import Patience
@@ -41,7 +41,7 @@ async def apply_fix(
 ) -> AppliedFix:
     """Do what a check proposes: change knobs of the live run, or clone it with another spec."""
     start = body.start if body is not None else False
-    done = await asyncio.to_thread(station.fixes.apply, run_id, check, start=start, key=idempotency_key, who=who)
+    done = await run_in_threadpool(station.fixes.apply, run_id, check, start=start, key=idempotency_key, who=who)
     station.nudge()
     if done.asked is None:
         assert done.fix.run is not None, "a fix changes knobs or makes a run"

@@ -7,6 +7,7 @@ from horizon_app.contracts.checks import Verdict
 from horizon_app.contracts.knobs import Knob
 from horizon_app.contracts.run_checks import Finding
 from horizon_app.contracts.run_state import Cause, RunState
+from horizon_app.contracts.sizes import show_bytes
 from horizon_app.contracts.spec_words import Disk
 from horizon_app.control.diagnosis.facts import RunFacts
 from horizon_app.control.diagnosis.robust import share
@@ -36,7 +37,7 @@ def shortage(facts: RunFacts) -> Finding:
             numbers["memory_available_bytes"] = memory.available_bytes
         if memory.peak_bytes is not None:
             numbers["peak_bytes"] = memory.peak_bytes
-            calm = f"{calm}; the worker held {_gib(memory.peak_bytes)} of {_gib(memory.total_bytes)} RAM at most"
+            calm = f"{calm}; the worker held {show_bytes(memory.peak_bytes)} of {show_bytes(memory.total_bytes)} RAM at most"
     lacks = "no step is done yet; 1 is needed" if facts.step == 0 else ""
     symptoms = [*_ended(facts), *_halved(facts), *_full(facts)]
     return conclude(facts, _ITEM, symptoms, numbers=numbers, calm=calm, lacks=lacks)
@@ -76,10 +77,10 @@ def _full(facts: RunFacts) -> Iterator[Symptom]:
         return
     total = memory.total_bytes
     if memory.available_bytes is not None and share(memory.available_bytes, total) < LEAST_FREE:
-        evidence = f"{_gib(memory.available_bytes)} of {_gib(total)} RAM are free"
+        evidence = f"{show_bytes(memory.available_bytes)} of {show_bytes(total)} RAM are free"
         yield Symptom(verdict=Verdict.WARNING, evidence=evidence, proposals=_less_in_ram(facts))
     elif memory.peak_bytes is not None and share(memory.peak_bytes, total) > MOST_HELD:
-        evidence = f"the worker held {_gib(memory.peak_bytes)} of {_gib(total)} RAM at most"
+        evidence = f"the worker held {show_bytes(memory.peak_bytes)} of {show_bytes(total)} RAM at most"
         yield Symptom(verdict=Verdict.WARNING, evidence=evidence, proposals=_less_in_ram(facts))
 
 
@@ -113,7 +114,3 @@ def _less_on_device(facts: RunFacts) -> list[Proposal]:
 def _less_on_disk(_facts: RunFacts) -> list[Proposal]:
     return [Proposal(text="free room on the disk tier's volume, set offload.disk_path to a larger one, or raise "
                           "offload.disk_memory where it is set")]  # fmt: skip
-
-
-def _gib(num_bytes: float) -> str:
-    return f"{num_bytes / 2**30:.1f} GiB"

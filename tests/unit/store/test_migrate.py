@@ -56,16 +56,18 @@ def test_migrate_again_keeps_everything(tmp_path: Path) -> None:
 def test_migrate_of_the_first_history_keeps_its_runs_and_events(tmp_path: Path) -> None:
     with open_store(tmp_path) as database:
         run_id = add_run(database)
+        waiting = add_run(database, spec={"offload": {"device": "cuda"}})
         with database.write() as tx:
             append_events(tx, run_id, [NewEvent(seq=1, journal_seq=None, event=LogWritten(message="hello"))])
-            tx.execute(text("UPDATE runs SET device = 'cuda:0'"))
+            tx.execute(text("UPDATE runs SET device = 'cuda:1' WHERE id = :run"), {"run": run_id})
         to_revision(database, "846c5a1f033a", command.downgrade)
         with database.read() as tx:
             assert "disk_dir" not in tx.execute(text("SELECT * FROM runs")).keys()  # noqa: SIM118
         migrate(database)
         with database.read() as tx:
-            assert tx.execute(text("SELECT id, disk_dir, queue_device, knobs FROM runs")).all() == [
-                (run_id, None, "cuda:0", "{}")
+            assert tx.execute(text("SELECT id, disk_dir, queue_device, knobs FROM runs ORDER BY created_at")).all() == [
+                (run_id, None, "cuda:1", "{}"),
+                (waiting, None, "cuda:0", "{}"),
             ]
             assert tx.execute(text("SELECT run_id, message FROM events")).all() == [(run_id, "hello")]
 
