@@ -37,7 +37,8 @@ def shortage(facts: RunFacts) -> Finding:
             numbers["memory_available_bytes"] = memory.available_bytes
         if memory.peak_bytes is not None:
             numbers["peak_bytes"] = memory.peak_bytes
-            calm = f"{calm}; the worker held {show_bytes(memory.peak_bytes)} of {show_bytes(memory.total_bytes)} RAM at most"
+            held, total = show_bytes(memory.peak_bytes), show_bytes(memory.total_bytes)
+            calm = f"{calm}; the worker held {held} of {total} RAM at most"
     lacks = "no step is done yet; 1 is needed" if facts.step == 0 else ""
     symptoms = [*_ended(facts), *_halved(facts), *_full(facts)]
     return conclude(facts, _ITEM, symptoms, numbers=numbers, calm=calm, lacks=lacks)
