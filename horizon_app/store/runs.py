@@ -36,6 +36,8 @@ class NewRun:
     spec: dict[str, Any]
     model_dir: str
     data_paths: list[str]
+    eval_paths: list[str]
+    folders: list[str] | None
     base_dir: str
     disk_dir: str | None
     model_name: str
@@ -100,6 +102,9 @@ class StoredOrder:
     spec: dict[str, Any]
     model_dir: str
     data_paths: list[str]
+    eval_paths: list[str]
+    folders: list[str] | None
+    """Real paths of the folders that its files may lie in; None: the user's own run, which may use all files."""
     base_dir: str
     disk_dir: str | None
     """Where the disk tier lies; None: in the run's own folder."""

@@ -102,6 +102,8 @@ class RunTable(Base):
     knobs_version: Mapped[int] = mapped_column(BigInteger)
     model_dir: Mapped[str] = mapped_column(Text)
     data_paths: Mapped[list[str]] = mapped_column(_Json)
+    eval_paths: Mapped[list[str]] = mapped_column(_Json)
+    folders: Mapped[list[str] | None] = mapped_column(_Json)
     base_dir: Mapped[str] = mapped_column(Text)
     disk_dir: Mapped[str | None] = mapped_column(Text)
     device: Mapped[str | None] = mapped_column(String(32))

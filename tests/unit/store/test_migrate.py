@@ -19,7 +19,7 @@ from horizon_app.store.events import NewEvent, append_events
 from horizon_app.store.metrics import record_metrics
 from horizon_app.store.migrate import migrate, migrations_dir
 from horizon_app.store.run_list import RunFilter, list_runs
-from horizon_app.store.runs import update_run
+from horizon_app.store.runs import get_order, update_run
 from horizon_app.store.tables import RUN_TEXT_INDEX, Base
 from tests.support.stores import add_run, open_store
 
@@ -105,6 +105,23 @@ def test_migrate_of_an_old_history_packs_its_metrics_as_if_they_were_recorded_no
         migrate(database)
         with database.read() as tx:
             assert [tx.execute(table.select().order_by(*table.primary_key)).all() for table in tables] == before
+
+
+@pytest.mark.usefixtures("any_database")
+def test_migrate_finds_the_eval_data_of_runs_as_their_starts_did(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("real")
+    with open_store(tmp_path / "home") as database:
+        runs = [
+            add_run(database, base_dir=str(tmp_path), spec={"data": {"eval_path": named}})
+            for named in (None, "link/a.txt", ["b.txt", "/c.txt"])
+        ]
+        to_revision(database, "f4b92c6e7a13", command.downgrade)
+        migrate(database)
+        with database.read() as tx:
+            found = [get_order(tx, run_id) for run_id in runs]
+    assert [order and (order.eval_paths, order.folders) for order in found] == [
+        ([], None), ([f"{tmp_path}/real/a.txt"], None), ([f"{tmp_path}/b.txt", "/c.txt"], None),
+    ]  # fmt: skip
 
 
 @pytest.mark.usefixtures("any_database")
