@@ -16,7 +16,19 @@ from horizon_app.api.errors import install_error_handlers
 from horizon_app.api.openapi import DESCRIPTION, install_openapi
 from horizon_app.api.patient_socket import wrap
 from horizon_app.api.request_log import RequestLog
-from horizon_app.api.routes import archive, comparison, figures, knobs, machine, models, pausing, queue, records, runs
+from horizon_app.api.routes import (
+    archive,
+    checks,
+    comparison,
+    figures,
+    knobs,
+    machine,
+    models,
+    pausing,
+    queue,
+    records,
+    runs,
+)
 from horizon_app.api.seats import Seats
 from horizon_app.api.security import Guard
 from horizon_app.api.static import install_ui
@@ -71,6 +83,7 @@ def create_app(settings: AppSettings) -> FastAPI:
         archive.router,
         pausing.router,
         knobs.router,
+        checks.router,
         records.router,
         models.router,
         machine.router,

@@ -5,10 +5,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from horizon_app.cli.local_server import find_horizon, server_refusals
+from horizon_app.cli.settling import settle_alone
 from horizon_app.client.calls import Calls
 from horizon_app.contracts.comparison import Axis, Comparison
 from horizon_app.contracts.events import COMMAND_LINE
 from horizon_app.contracts.history_query import CompareQuery, RunQuery
+from horizon_app.contracts.run_checks import AppliedFix, RunChecks
 from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.run_view import CheckpointsAnswer, Freed, QueueAnswer, Run, RunDetail, RunPage
 from horizon_app.control.history_export import ExportFormat
@@ -92,6 +94,16 @@ class StationHistory:
     def pin(self, run_id: str, step: int, *, pinned: bool) -> CheckpointsAnswer:
         """Keep a checkpoint, or no longer."""
         return self._station.pin(run_id, step, pinned=pinned)
+
+    def checks(self, run_id: str) -> RunChecks:
+        """The checklist of a run."""
+        return self._station.history.checks(run_id)
+
+    def apply(self, run_id: str, check: str, *, start: bool) -> AppliedFix:
+        """Do what a check proposes, and wait for the worker's answer where it changes knobs."""
+        done = self._station.fixes.apply(run_id, check, start=start, by_client=False, who=COMMAND_LINE)
+        knobs = None if done.asked is None else settle_alone(self._station, done.asked)
+        return done.fix.model_copy(update={"knobs": knobs})
 
     def compare(self, run_ids: Sequence[str], question: CompareQuery) -> Comparison:
         """Several runs side by side."""

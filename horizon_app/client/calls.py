@@ -12,6 +12,7 @@ from horizon_app.client.transport import Transport
 from horizon_app.contracts.comparison import Comparison
 from horizon_app.contracts.history_query import CompareQuery, RunQuery
 from horizon_app.contracts.knobs import ChangedKnobs
+from horizon_app.contracts.run_checks import AppliedFix, RunChecks
 from horizon_app.contracts.run_view import (
     CheckpointsAnswer,
     Freed,
@@ -137,6 +138,15 @@ class Calls:
     def checkpoints(self, run_id: str) -> CheckpointsAnswer:
         """The checkpoints of a run."""
         return read_as(CheckpointsAnswer, self.transport.call("GET", of_run(run_id, "checkpoints")))
+
+    def checks(self, run_id: str) -> RunChecks:
+        """The checklist of a run."""
+        return read_as(RunChecks, self.transport.call("GET", of_run(run_id, "checks")))
+
+    def apply(self, run_id: str, check: str, *, start: bool = False) -> AppliedFix:
+        """Do what a check proposes; a new run waits, held, unless it is to `start`."""
+        answer = self._keyed(of_run(run_id, "checks", quote(check, safe=""), "apply"), {"start": start}, None)
+        return read_as(AppliedFix, answer)
 
     def pin(self, run_id: str, step: int, *, pinned: bool) -> CheckpointsAnswer:
         """Keep a checkpoint from being rotated away, or no longer."""

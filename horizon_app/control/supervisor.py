@@ -16,11 +16,12 @@ from enum import Enum
 from horizon_app.contracts.events import SERVER, Event, LogWritten
 from horizon_app.contracts.run_state import ENDED, Cause, RunState
 from horizon_app.control import process_watch
+from horizon_app.control.checklist import ChecklistPace, update_checklist
 from horizon_app.control.errors import IllegalTransition, RunNotFound
 from horizon_app.control.hub import Hub
 from horizon_app.control.journal_follower import JournalFollower
 from horizon_app.control.launcher import Launcher
-from horizon_app.control.lifecycle import change_state
+from horizon_app.control.lifecycle import change_state, locked_run
 from horizon_app.control.memory import memory_here, oom_kills
 from horizon_app.control.patience import patience_s, stopping_s
 from horizon_app.control.recorder import note
@@ -67,6 +68,7 @@ class Supervisor:
         self._journal = JournalFollower(database, self._folder, run)
         self._frame: bytes | None = None
         self._trouble = ""
+        self._checklist = ChecklistPace()
         self._begin_life()
 
     def _begin_life(self) -> None:
@@ -104,9 +106,10 @@ class Supervisor:
         life = self._run.started_at
         recorded = self._journal.record_next()
         self._run = recorded or self._run
+        judged = not self.is_behind and self._checklist.look(self._database, self._run, self._folder)
         if self._hub.is_watched(self._run.id):
             self._frames, self._frame = self._folder.newest_frame(self._frames)
-        is_there = recorded is not None or self._refresh()
+        is_there = (recorded is not None and not judged) or self._refresh()
         if not is_there or self._run.state is RunState.QUEUED:
             return True
         if self._run.started_at != life:
@@ -222,6 +225,7 @@ class Supervisor:
                 change_state(tx, self._run.id, state, reason, who=SERVER)
                 ending: dict[str, object] = {"exit_status": self._launcher.exit_status(self._run.id)}
                 update_run(tx, self._run.id, **ending, **({} if cause is None else {"cause": cause.value}))
+                update_checklist(tx, locked_run(tx, self._run.id), peak_bytes=self._folder.peak_bytes())
         except (IllegalTransition, RunNotFound):
             return  # another process was quicker
         finally:

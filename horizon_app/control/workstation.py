@@ -20,6 +20,7 @@ from horizon_app.control.data_preview import DataLooks
 from horizon_app.control.deletion import Deletion
 from horizon_app.control.dispatcher import Dispatcher
 from horizon_app.control.errors import RunNotLive
+from horizon_app.control.fixes import Fixes
 from horizon_app.control.generators import Generators
 from horizon_app.control.history import History
 from horizon_app.control.history_export import HistoryExports
@@ -72,6 +73,7 @@ class Workstation:
         self.exports = HistoryExports(self.database, self.history)
         self.pausing = Pausing(self.database, self.settings)
         self.knobs = Knobs(self.database, self.hub, self.settings)
+        self.fixes = Fixes(self.database, self.knobs, self.clone)
         self.queue = Queue(self.database)
         self.deletion = Deletion(self.database, self.settings.runs_dir)
         self.dispatcher = Dispatcher(

@@ -73,6 +73,13 @@ def events_after(
     return [_frame(row) for row in tx.execute(query, {"run": run_id, "place": after, "most": limit})]
 
 
+def facts_saying(tx: Transaction, run_id: str, beginning: str, *, limit: int) -> list[dict[str, Any]]:
+    """The last `limit` facts whose message begins with a text, in order; others, which may be large, are not read."""
+    saying = _T.message.startswith(beginning, autoescape=True)
+    query = select(_T).where(_T.run_id == run_id, _T.type == "event", saying).order_by(_T.seq.desc()).limit(limit)
+    return _frames(tx, query)[::-1]
+
+
 def event_at(tx: Transaction, run_id: str, seq: int) -> dict[str, Any] | None:
     """One text frame."""
     found = _frames(tx, select(_T).where(_T.run_id == run_id, _T.seq == seq))
