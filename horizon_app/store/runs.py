@@ -10,9 +10,10 @@ from sqlalchemy import delete as sql_delete
 
 from horizon_app.contracts.ids import RunId
 from horizon_app.contracts.knobs import KnobValue
-from horizon_app.contracts.run_state import LIVE, RunState
+from horizon_app.contracts.run_state import ENDED, LIVE, RunState
 from horizon_app.store.database import Transaction
 from horizon_app.store.run_texts import add_texts, keep_texts
+from horizon_app.store.run_values import keep_values, list_metrics
 from horizon_app.store.tables import RunTable
 
 _T = RunTable
@@ -139,6 +140,7 @@ def insert_run(tx: Transaction, run: NewRun, *, queue_rank: float = 0.0) -> None
         "reason": "",
         "step": 0,
         "metrics": {},
+        "metrics_listed": False,
         "sparkline": {},
         "last_seq": 0,
         "journal_seq": 0,
@@ -151,6 +153,7 @@ def insert_run(tx: Transaction, run: NewRun, *, queue_rank: float = 0.0) -> None
     }
     tx.execute(insert(_T), [{**values, **zero, "state": RunState.QUEUED.value, "updated_at": run.created_at}])
     add_texts(tx, values)
+    keep_values(tx, run.id, values, is_new=True)
 
 
 def get_run(tx: Transaction, run_id: str, *, lock: bool = False) -> StoredRun | None:
@@ -186,19 +189,28 @@ def set_state(
     tx: Transaction, run_id: str, old: Iterable[RunState], new: RunState, reason: str, **also: object
 ) -> bool:
     """Compare and set: the state becomes `new` only where it is one of `old`. For the lifecycle alone."""
+    ends = new in ENDED
     query = (
         update(_T)
         .where(_T.id == run_id, _T.state.in_([state.value for state in old]))
         .values(state=new.value, reason=reason, updated_at=datetime.now(UTC), **also)
     )
-    return tx.execute(query).rowcount == 1
+    if tx.execute(query.values(metrics_listed=True) if ends else query).rowcount == 0:
+        return False
+    if ends:
+        list_metrics(tx, run_id, tx.execute(select(_T.metrics).where(_T.id == run_id)).scalar_one())
+    return True
 
 
 def update_run(tx: Transaction, run_id: str, **values: object) -> None:
     """Set columns of one run other than its state."""
     assert "state" not in values, "only the lifecycle changes a run's state, through set_state"
-    tx.execute(update(_T).where(_T.id == run_id).values(updated_at=datetime.now(UTC), **values))
-    keep_texts(tx, run_id, values)
+    if "metrics" in values:
+        values["metrics_listed"] = False
+    query = update(_T).where(_T.id == run_id).values(updated_at=datetime.now(UTC), **values)
+    if tx.execute(query).rowcount:
+        keep_texts(tx, run_id, values)
+        keep_values(tx, run_id, values)
 
 
 def delete_run(tx: Transaction, run_id: str) -> None:
