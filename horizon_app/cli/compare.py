@@ -124,7 +124,7 @@ def _table(comparison: "Comparison", corner: str) -> "Table":
 
 
 def _number(key: str, value: float | None) -> str:
-    from horizon_app.cli.quantities import show_bytes
+    from horizon_app.contracts.sizes import show_bytes
 
     if value is None:
         return "–"

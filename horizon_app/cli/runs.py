@@ -98,7 +98,7 @@ def delete_run(
 ) -> None:  # fmt: skip
     """Delete a run that is not live, with its checkpoints."""
     from horizon_app.cli.history import open_history
-    from horizon_app.cli.quantities import show_bytes
+    from horizon_app.contracts.sizes import show_bytes
 
     with exit_codes(), open_history(make_settings(home=home)) as history:
         # Asked only where somebody can answer: a script that names the run has decided.

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from horizon_app.cli.printable import printable
-from horizon_app.cli.quantities import show_bytes, show_metric, show_seconds
+from horizon_app.cli.quantities import show_metric, show_seconds
 from horizon_app.cli.sparkline import sparkline
 from horizon_app.contracts.events import (
     CheckpointWritten,
@@ -24,6 +24,7 @@ from horizon_app.contracts.events import (
 from horizon_app.contracts.frames import Frame
 from horizon_app.contracts.run_state import ENDED, RunState
 from horizon_app.contracts.run_view import Run
+from horizon_app.contracts.sizes import show_bytes
 
 LINES_SHOWN = 8
 _LOSSES_SHOWN = 48

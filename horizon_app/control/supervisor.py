@@ -143,7 +143,7 @@ class Supervisor:
         known = self._known_worker()
         if known is None:
             return _Process.UNKNOWN
-        return _Process.ALIVE if process_watch.is_alive(*known) else _Process.GONE
+        return _Process.ALIVE if process_watch.is_alive(self._run.id, *known) else _Process.GONE
 
     def _known_worker(self) -> tuple[int, float] | None:
         if self._run.pid is not None and self._run.process_start is not None:

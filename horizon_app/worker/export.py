@@ -23,8 +23,9 @@ from horizon_app.contracts.export import (
     ExportRefused,
     ExportStage,
 )
+from horizon_app.contracts.sizes import show_bytes
 from horizon_app.data.templates import built_in_template
-from horizon_app.engine.errors import EngineError, show_bytes
+from horizon_app.engine.errors import EngineError
 from horizon_app.worker.answers import Say, own_output
 from horizon_app.worker.environment import prepare_process
 from horizon_app.worker.failure import failure_reason
