@@ -116,6 +116,8 @@ RUN_COLUMNS = _columns(StoredRun)
 _RUN_NAMES = tuple(field.name for field in fields(StoredRun))
 _ORDER_COLUMNS = _columns(StoredOrder)
 # Built once: of as many columns it takes as long as to carry it out.
+_THIS_RUN = select(*RUN_COLUMNS).where(_T.id == bindparam("run"))
+_THIS_RUN_LOCKED = _THIS_RUN.with_for_update()
 _THESE_RUNS = select(*RUN_COLUMNS).where(_T.id.in_(bindparam("runs", expanding=True))).order_by(_T.created_at, _T.id)
 
 
@@ -151,8 +153,7 @@ def insert_run(tx: Transaction, run: NewRun, *, queue_rank: float = 0.0) -> None
 
 def get_run(tx: Transaction, run_id: str, *, lock: bool = False) -> StoredRun | None:
     """One run; `lock` keeps other writers away from it where the database locks rows."""
-    query = select(*RUN_COLUMNS).where(_T.id == run_id)
-    row = tx.execute(query.with_for_update() if lock else query).mappings().one_or_none()
+    row = tx.execute(_THIS_RUN_LOCKED if lock else _THIS_RUN, {"run": run_id}).mappings().one_or_none()
     return None if row is None else stored_run(row)
 
 
