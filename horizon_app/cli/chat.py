@@ -1,7 +1,6 @@
 """`horizon chat RUN_ID`: talk to a model that a run has saved."""
 
 import asyncio
-import json
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +8,7 @@ import typer
 
 from horizon_app.cli.printable import printable
 from horizon_app.cli.refusals import CommandFailed, exit_codes, say
-from horizon_app.cli.runs import RunArgument
+from horizon_app.cli.runs import RunArgument, print_json
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
 if TYPE_CHECKING:
@@ -118,7 +117,10 @@ def _talk(talk: _Talk, message: str | None, *, as_json: bool) -> None:
                 return
             done = runner.run(talk.say(process, message, show=not as_json))
             body = {"id": talk.model.run_dir.name, **done.model_dump(mode="json", exclude={"type"})}
-            sys.stdout.write((json.dumps(body, ensure_ascii=False) if as_json else "") + "\n")
+            if as_json:
+                print_json(body)
+            else:
+                sys.stdout.write("\n")
         finally:
             runner.run(process.close())
 

@@ -1,11 +1,11 @@
 """`horizon runs resume, checkpoint, checkpoints, pin`: what goes on from a run's checkpoints."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from horizon_app.cli.completion import complete_spec_value
+from horizon_app.cli.printable import write_lines
 from horizon_app.cli.refusals import exit_codes
 from horizon_app.cli.runs import RunArgument, print_json, tell_run
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
@@ -73,12 +73,11 @@ def _show(checkpoints: "list[Checkpoint]", body: dict[str, Any], *, as_json: boo
     if as_json:
         print_json(body)
         return
-    lines = [_line(checkpoint) for checkpoint in checkpoints]
-    sys.stdout.write("\n".join(lines or ["no checkpoints yet"]) + "\n")
+    write_lines([_line(checkpoint) for checkpoint in checkpoints] or ["no checkpoints yet"])
 
 
 def _line(checkpoint: "Checkpoint") -> str:
-    from horizon_app.cli.quantities import show_bytes
+    from horizon_app.contracts.sizes import show_bytes
 
     marks = [word for word, given in (("best", checkpoint.best), ("pinned", checkpoint.pinned)) if given]
     if checkpoint.eval_loss is not None:

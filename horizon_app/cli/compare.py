@@ -8,6 +8,7 @@ import typer
 
 from horizon_app.cli.completion import complete_run
 from horizon_app.cli.export import write_out
+from horizon_app.cli.printable import printable
 from horizon_app.cli.refusals import ASKED_WRONGLY, exit_codes, say
 from horizon_app.cli.runs import print_json
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
@@ -38,7 +39,8 @@ def compare_runs(
     home: HomeOption = None,
 ) -> None:
     """Show how runs differ: their last metrics, and the keys of their specs that are not the same."""
-    from horizon_app.cli.history import CompareQuery, open_history
+    from horizon_app.cli.history import open_history
+    from horizon_app.contracts.history_query import CompareQuery
 
     if output is not None and as_json:
         say("--json prints to standard output, --output writes a report: ask for one of them")
@@ -117,12 +119,12 @@ def _table(comparison: "Comparison", corner: str) -> "Table":
     table = Table(box=None, pad_edge=False)
     table.add_column(corner, overflow="fold")
     for run in comparison.runs:
-        table.add_column(escape(run.name), overflow="fold", justify="right")
+        table.add_column(escape(printable(run.name)), overflow="fold", justify="right")
     return table
 
 
 def _number(key: str, value: float | None) -> str:
-    from horizon_app.cli.quantities import show_bytes
+    from horizon_app.contracts.sizes import show_bytes
 
     if value is None:
         return "–"
@@ -132,4 +134,4 @@ def _number(key: str, value: float | None) -> str:
 def _plain(value: Any) -> str:
     from rich.markup import escape
 
-    return escape(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return escape(printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)))

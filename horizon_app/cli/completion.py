@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from horizon_app.cli.printable import printable_line
 from horizon_app.cli.settings_option import make_settings
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def complete_run(context: typer.Context, incomplete: str) -> list[tuple[str, str
     """Ids of the newest runs, each with its name and state."""
     with suppress(Exception):  # nobody who presses a key wants to read what is wrong with a home folder
         page = _newest(make_settings(home=context.params.get("home")))
-        told = [(run.id, f"{run.name}, {run.state.value}") for run in page.runs]
+        told = [(run.id, printable_line(f"{run.name}, {run.state.value}")) for run in page.runs]
         return [(run_id, help_text) for run_id, help_text in told if run_id.startswith(incomplete)]
     return []
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from horizon_app.cli.printable import printable
+from horizon_app.cli.printable import printable, write_json
 from horizon_app.cli.refusals import FAILED, exit_codes, say
 from horizon_app.cli.settings_option import JsonOption
 
@@ -64,7 +64,10 @@ def data_preview(
 
         most = samples if samples is not None else 20 if as_json else 3
         found = preview(paths, spec, tokenizer_dir=tokenizer, whole=whole, most_samples=most)
-        sys.stdout.write(found.model_dump_json() + "\n" if as_json else "\n".join(_lines(found)) + "\n")
+        if as_json:
+            write_json(found.model_dump_json())
+        else:
+            sys.stdout.write(printable("\n".join(_lines(found))) + "\n")
         _say_troubles(found)
     if found.num_errors:
         raise typer.Exit(FAILED)
@@ -111,7 +114,7 @@ def _marked(sample: "SampleView") -> str:
     """The sample's text, with brackets around what is trained."""
     runs = groupby(zip(sample.tokens, sample.trained, strict=True), key=lambda token: token[1])
     texts = [(trained, "".join(text for text, _ in run)) for trained, run in runs]
-    return "".join(f"⟦{printable(text)}⟧" if trained else printable(text) for trained, text in texts)
+    return "".join(f"⟦{text}⟧" if trained else text for trained, text in texts)
 
 
 def _say_troubles(found: "DataPreview") -> None:

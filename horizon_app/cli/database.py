@@ -1,12 +1,12 @@
 """`horizon db`: backups and checks of the history."""
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from horizon_app.cli.printable import write_lines
 from horizon_app.cli.refusals import FAILED, exit_codes, say
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
@@ -20,8 +20,8 @@ def back_up_history(
     file: FileArgument, force: ForceOption = False, as_json: JsonOption = False, home: HomeOption = None
 ) -> None:
     """Copy the history as it is now into a file of its own, while runs and the server go on."""
-    from horizon_app.cli.quantities import show_bytes
     from horizon_app.cli.runs import print_json
+    from horizon_app.contracts.sizes import show_bytes
     from horizon_app.store.backup import back_up
 
     with exit_codes():
@@ -29,7 +29,7 @@ def back_up_history(
     if as_json:
         print_json({"path": str(done.path), "bytes": done.bytes, "runs": done.runs})
     else:
-        sys.stdout.write(f"{done.path}: {done.runs} runs, {show_bytes(done.bytes)}, checked\n")
+        write_lines([f"{done.path}: {done.runs} runs, {show_bytes(done.bytes)}, checked"])
 
 
 @db_app.command("check")
@@ -43,7 +43,7 @@ def check_history(as_json: JsonOption = False, home: HomeOption = None) -> None:
     if as_json:
         print_json(asdict(health))
     else:
-        sys.stdout.write(f"{health.database}: {health.runs} runs, {len(health.problems) or 'no'} problems\n")
+        write_lines([f"{health.database}: {health.runs} runs, {len(health.problems) or 'no'} problems"])
         for problem in health.problems:
             say(problem)
     if health.problems:

@@ -14,6 +14,7 @@ def example(
 ) -> None:
     """Write a starter model (random weights), a corpus and spec.yaml into DIR, without any download."""
     from horizon_app.cli.example_files import write_example
+    from horizon_app.cli.printable import write_lines
     from horizon_app.cli.refusals import exit_codes
     from horizon_app.cli.runs import print_json
 
@@ -23,4 +24,4 @@ def example(
     if as_json:
         print_json({"folder": str(folder), "spec": str(spec)})
     else:
-        typer.echo(f"{spec} is ready: horizon run {spec}")
+        write_lines([f"{spec} is ready: horizon run {spec}"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from horizon_app.cli.printable import write_json, write_lines
 from horizon_app.cli.refusals import ASKED_WRONGLY, CommandFailed, exit_codes, say
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
@@ -104,17 +105,32 @@ def write_out(parts: Iterator[bytes], output: Path | None) -> None:
             sys.stdout.buffer.write(part)
         sys.stdout.buffer.flush()
         return
-    if output.exists():
-        raise CommandFailed(f"{output} is there already; name another file, or remove it first")
-    partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
+    _refuse_occupied(output)
+    if not output.parent.is_dir():
+        raise CommandFailed(f"{output.parent} is no folder; make it first, or name another file")
+    partial = output.parent / f".horizon-{os.getpid()}.partial"  # a name may be as long as names can be
     try:
         with partial.open("xb") as file:
             for part in parts:
                 file.write(part)
-        partial.rename(output)
+        _give_name(partial, output)
     finally:
         partial.unlink(missing_ok=True)
     say(f"{output} is written, {output.stat().st_size:,} bytes")
+
+
+def _give_name(partial: Path, output: Path) -> None:
+    """A link is made only where nothing has the name, however lately that came; not every file system makes links."""
+    try:
+        os.link(partial, output)
+    except OSError:
+        _refuse_occupied(output)
+        partial.rename(output)
+
+
+def _refuse_occupied(output: Path) -> None:
+    if os.path.lexists(output):
+        raise CommandFailed(f"{output} is there already; name another file, or remove it first")
 
 
 def _export_model(
@@ -134,6 +150,6 @@ def _export_model(
         saved = saved_model(history.show(run_id), settings.runs_dir, checkpoint)
     done = export_model(saved, asked, rules_for_user(Path.cwd()), say)
     if as_json:
-        sys.stdout.write(done.model_dump_json(exclude={"type"}) + "\n")
+        write_json(done.model_dump_json(exclude={"type"}))
     else:
-        sys.stdout.write("\n".join(export_lines(done)) + "\n")
+        write_lines(export_lines(done))

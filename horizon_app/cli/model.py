@@ -1,7 +1,6 @@
 """`horizon model`: what a checkpoint holds, and checkpoints from other formats."""
 
 import os
-import sys
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from horizon_app.cli.printable import write_lines
 from horizon_app.cli.refusals import ASKED_WRONGLY, CommandFailed, exit_codes, say
 from horizon_app.cli.runs import print_json
 from horizon_app.cli.settings_option import JsonOption
@@ -60,7 +60,7 @@ def inspect(folder: FolderArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"path": str(folder), **asdict(found)})
     else:
-        sys.stdout.write("\n".join(_inspection_lines(found)) + "\n")
+        write_lines(_inspection_lines(found))
 
 
 @model_app.command("convert")
@@ -83,7 +83,7 @@ def convert(source: InArgument, out: OutArgument, dtype: DtypeOption = None, as_
     if as_json:
         print_json({"path": str(out), **answer})
     else:
-        sys.stdout.write("\n".join(lines) + "\n")
+        write_lines(lines)
 
 
 def _torch_dtype(dtype: Dtype) -> "torch.dtype":
@@ -101,7 +101,7 @@ def _from_gguf(source: "Source", out: Path, dtype: Dtype | None) -> tuple[dict[s
 
 
 def _import(source: "Source", out: Path, dtype: Dtype | None) -> tuple[dict[str, Any], list[str]]:
-    from horizon_app.cli.quantities import show_bytes
+    from horizon_app.contracts.sizes import show_bytes
     from horizon_app.engine.model.import_weights import import_weights
 
     done = import_weights(source, out, dtype=None if dtype is None else _torch_dtype(dtype), on_stage=say)
@@ -143,7 +143,7 @@ def _inspection_lines(found: "Inspection") -> list[str]:
 
 
 def _conversion_lines(done: "Conversion", out: Path, dtype: Dtype) -> list[str]:
-    from horizon_app.cli.quantities import show_bytes
+    from horizon_app.contracts.sizes import show_bytes
 
     template = "with" if done.has_chat_template else "without"
     head = "tied to the embedding, stored once" if done.tied else "with weights of its own"

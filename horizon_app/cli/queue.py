@@ -1,11 +1,11 @@
 """`horizon runs queue, start, hold, move`: what waits for which device, and in which order."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from horizon_app.cli.completion import complete_run
+from horizon_app.cli.printable import write_lines
 from horizon_app.cli.refusals import ASKED_WRONGLY, exit_codes, say
 from horizon_app.cli.runs import RunArgument, print_json, tell_run
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
@@ -31,7 +31,7 @@ def show_queue(as_json: JsonOption = False, home: HomeOption = None) -> None:
         print_json(answer.model_dump(mode="json"))
     else:
         lines = [line for queue in answer.devices for line in _lines(queue)]
-        sys.stdout.write("\n".join(lines or ["nothing runs and nothing waits"]) + "\n")
+        write_lines(lines or ["nothing runs and nothing waits"])
 
 
 def start_run(run_id: RunArgument, as_json: JsonOption = False, home: HomeOption = None) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from horizon_app.cli.printable import printable
+
 if TYPE_CHECKING:
     from horizon_app.contracts.problems import SpecRefused
 
@@ -52,7 +54,7 @@ def exit_codes() -> Generator[None]:
 
 def say(line: str) -> None:
     """Write one line to standard error."""
-    sys.stderr.write(f"horizon: {line}\n")
+    sys.stderr.write(f"horizon: {printable(line)}\n")
 
 
 def say_problems(refused: "SpecRefused") -> None:

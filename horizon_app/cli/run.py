@@ -1,13 +1,13 @@
 """`horizon run`: one run in the foreground, recorded in the same history as all others."""
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from horizon_app.cli.completion import complete_run, complete_spec_value
+from horizon_app.cli.printable import write_lines
 from horizon_app.cli.refusals import ASKED_WRONGLY, FAILED, INTERRUPTED, exit_codes, say, say_problems
 from horizon_app.cli.runs import print_json
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
@@ -132,7 +132,7 @@ def _see_through(
     if as_json:
         print_json(json_body(detail.id, outcome_of(detail)))
     else:
-        sys.stdout.write("\n".join(summary_lines(detail, settings.runs_dir)) + "\n")
+        write_lines(summary_lines(detail, settings.runs_dir))
     return _exit_code(detail, interrupted=foreground.interrupts > 0)
 
 

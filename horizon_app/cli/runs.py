@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from horizon_app.cli.completion import complete_run, complete_state
+from horizon_app.cli.printable import printable, write_json, write_lines
 from horizon_app.cli.refusals import ASKED_WRONGLY, exit_codes, say
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
 
@@ -47,7 +48,8 @@ def list_runs(  # noqa: PLR0913 - each is an option of the command line
     home: HomeOption = None,
 ) -> None:
     """List runs, the newest first."""
-    from horizon_app.cli.history import RunQuery, open_history
+    from horizon_app.cli.history import open_history
+    from horizon_app.contracts.history_query import RunQuery
 
     put_away = "all" if all_runs else "true" if archived else None
     query = RunQuery(state=_state(state), tag=tag, q=q, archived=put_away, sort=sort, limit=limit, cursor=cursor)
@@ -58,7 +60,7 @@ def list_runs(  # noqa: PLR0913 - each is an option of the command line
     elif page.runs:
         _print_table(page.runs, page.total)
     else:
-        sys.stdout.write("no runs\n")
+        write_lines(["no runs"])
 
 
 @runs_app.command("show")
@@ -74,7 +76,7 @@ def show_run(run_id: RunArgument, as_json: JsonOption = False, home: HomeOption 
     if as_json:
         print_json(detail.model_dump(mode="json"))
     else:
-        sys.stdout.write("\n".join(detail_lines(detail, settings.runs_dir)) + "\n")
+        write_lines(detail_lines(detail, settings.runs_dir))
 
 
 @runs_app.command("stop")
@@ -96,7 +98,7 @@ def delete_run(
 ) -> None:  # fmt: skip
     """Delete a run that is not live, with its checkpoints."""
     from horizon_app.cli.history import open_history
-    from horizon_app.cli.quantities import show_bytes
+    from horizon_app.contracts.sizes import show_bytes
 
     with exit_codes(), open_history(make_settings(home=home)) as history:
         # Asked only where somebody can answer: a script that names the run has decided.
@@ -104,13 +106,14 @@ def delete_run(
             detail = history.show(run_id)
             kept = sum(one.pinned for one in detail.checkpoints)
             saved = f"{len(detail.checkpoints)} checkpoints{f', {kept} of them pinned' if kept else ''}"
-            typer.confirm(f"Delete {detail.id} ({detail.name}, {detail.state.value}, {saved})?", abort=True, err=True)
+            question = f"Delete {detail.id} ({printable(detail.name)}, {detail.state.value}, {saved})?"
+            typer.confirm(question, abort=True, err=True)
             pinned = True  # who says yes to that has been told of them
         freed = history.delete(run_id, pinned_too=pinned)
     if as_json:
         print_json({"id": run_id, **freed.model_dump(mode="json")})
     else:
-        sys.stdout.write(f"{run_id} deleted, {show_bytes(freed.freed_bytes)} freed\n")
+        write_lines([f"{run_id} deleted, {show_bytes(freed.freed_bytes)} freed"])
     if freed.left_bytes:
         say(f"{show_bytes(freed.left_bytes)} could not be removed and stay in {freed.left_in}")
 
@@ -120,7 +123,7 @@ def tell_run(run: "Run", told: str, *, as_json: bool) -> None:
     if as_json:
         print_json(run.model_dump(mode="json"))
     else:
-        sys.stdout.write(f"{run.id} {told}\n")
+        write_lines([f"{run.id} {told}"])
 
 
 def _state(word: str | None) -> Any:
@@ -150,9 +153,8 @@ def _print_table(runs: "list[Run]", total: int) -> None:
     for run in runs:
         loss, speed = run.metrics.get("train/loss"), run.metrics.get("throughput/tokens_per_second")
         steps = f"{run.step}/{run.total_steps or '?'}"
-        table.add_row(
-            run.id, escape(run.name), run.state.value, steps, show_metric(loss, ".4f"), show_metric(speed, ",.0f")
-        )
+        name = escape(printable(run.name))
+        table.add_row(run.id, name, run.state.value, steps, show_metric(loss, ".4f"), show_metric(speed, ",.0f"))
     console = Console()
     console.print(table)
     if total > len(runs):
@@ -161,4 +163,4 @@ def _print_table(runs: "list[Run]", total: int) -> None:
 
 def print_json(body: dict[str, Any]) -> None:
     """One JSON object on standard output."""
-    sys.stdout.write(json.dumps(body, ensure_ascii=False) + "\n")
+    write_json(json.dumps(body, ensure_ascii=False, allow_nan=False))

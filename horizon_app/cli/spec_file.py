@@ -69,6 +69,9 @@ def parse_value(text: str) -> Any:
         loader.dispose()
 
 
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+
+
 class _SpecLoader(yaml.SafeLoader):
     """YAML as its users mean it: 2e-5 is a number, 2026-01-31 is text, and a key stands once."""
 
@@ -76,6 +79,11 @@ class _SpecLoader(yaml.SafeLoader):
         first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":timestamp", ":float"))]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+
+    def construct_scalar(self, node: yaml.ScalarNode) -> str:
+        """With the two escapes that JSON writes of an emoji as the one character that they are there."""
+        text = str(super().construct_scalar(node))  # pyright: ignore[reportUnknownMemberType] - PyYAML's stubs
+        return _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
 
 
 _FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$|^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from horizon_app.cli.completion import complete_run
+from horizon_app.cli.printable import write_json, write_lines
 from horizon_app.cli.refusals import FAILED, INTERRUPTED, exit_codes, say
 from horizon_app.cli.settings_option import HomeOption, make_settings
 
@@ -98,7 +99,7 @@ def _tell(settings: "AppSettings", run: "RunDetail", after: int) -> "RunDetail":
             sys.stdout.flush()
 
         ended = follow(settings, run.id, show, after=after)
-    sys.stdout.write("\n".join(detail_lines(ended, settings.runs_dir)) + "\n")
+    write_lines(detail_lines(ended, settings.runs_dir))
     return ended
 
 
@@ -128,7 +129,7 @@ def _draw_all(settings: "AppSettings", watched: "WatchedQueue") -> None:
             for frame in changed:
                 if not isinstance(frame, RunFrame) or frame.run.state in ENDED:
                     live.console.print(state_line(frame), markup=False, highlight=False)
-    sys.stdout.write(f"{_NOTHING_LEFT}\n")
+    write_lines([_NOTHING_LEFT])
 
 
 def _tell_all(settings: "AppSettings", watched: "WatchedQueue") -> None:
@@ -142,9 +143,9 @@ def _tell_all(settings: "AppSettings", watched: "WatchedQueue") -> None:
                 if states.get(frame.run.id) is frame.run.state:
                     continue
                 states[frame.run.id] = frame.run.state
-            sys.stdout.write(f"{state_line(frame)}\n")
+            write_lines([state_line(frame)])
         sys.stdout.flush()
-    sys.stdout.write(f"{_NOTHING_LEFT}\n")
+    write_lines([_NOTHING_LEFT])
 
 
 def _write_snapshot(run: "RunDetail") -> None:
@@ -156,7 +157,7 @@ def _write_snapshot(run: "RunDetail") -> None:
 
 
 def _write_line(frame: "BaseModel") -> None:
-    sys.stdout.write(frame.model_dump_json() + "\n")
+    write_json(frame.model_dump_json())
     sys.stdout.flush()  # whoever reads a pipe wants each frame when it happens
 
 

@@ -9,14 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from horizon_app.cli.history import History, open_history
-from horizon_app.cli.printable import printable
-from horizon_app.cli.quantities import show_bytes, show_metric, show_seconds
+from horizon_app.cli.printable import printable, printable_line
+from horizon_app.cli.quantities import show_metric, show_seconds
 from horizon_app.cli.refusals import CommandFailed
 from horizon_app.cli.sparkline import sparkline
 from horizon_app.client import NotFound
 from horizon_app.contracts.frames import RunFrame, RunGone
 from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.run_view import Run
+from horizon_app.contracts.sizes import show_bytes
 from horizon_app.control.errors import RunNotFound
 from horizon_app.settings import AppSettings
 
@@ -84,8 +85,9 @@ def state_line(frame: RunFrame | RunGone) -> str:
     if isinstance(frame, RunGone):
         return f"{frame.id} was deleted"
     run = frame.run
-    why = f": {printable(run.reason)}" if run.reason else ""
-    return f"{run.id} ({printable(run.name)}) is {run.state.value}, step {run.step}/{run.total_steps or '?'}{why}"
+    why = f": {run.reason}" if run.reason else ""
+    told = f"{run.id} ({run.name}) is {run.state.value}, step {run.step}/{run.total_steps or '?'}{why}"
+    return printable_line(told)
 
 
 def _present(history: History) -> list[Run]:

@@ -76,7 +76,13 @@ _BY_STATUS: dict[int, type[HorizonError]] = {
 
 
 def error_of(answer: httpx.Response) -> HorizonError:
-    """The exception that an answer with an error status stands for."""
+    """The exception that an answer which is no success stands for."""
+    if answer.is_redirect:
+        return BadAnswer(
+            f"{answer.request.url.copy_with(query=None)} answered {answer.status_code} and points to "
+            f"{answer.headers.get('location', '')[:200]!r}, which is not followed: what is sent is for that server "
+            "alone; give the address of the server itself"
+        )
     problem = _problem_in(answer)
     if problem is None:
         said = f"{answer.request.url.copy_with(query=None)} answered {answer.status_code} {answer.reason_phrase}"

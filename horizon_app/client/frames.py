@@ -12,7 +12,6 @@ from typing import Annotated, Any, Self, get_args
 from pydantic import Field, TypeAdapter, ValidationError
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
-from websockets.typing import Subprotocol
 
 from horizon_app.client.calls import Calls, of_run, read_as
 from horizon_app.client.errors import BadAnswer, RequestRefused, ServerFailed, ServerUnreachable, WaitTimeout
@@ -155,11 +154,10 @@ class Frames:
     def _connect(self) -> ClientConnection:
         transport = self._calls.transport
         address = f"ws{transport.url.removeprefix('http')}/api/v1{of_run(self._run_id, 'stream')}"
-        offered = [Subprotocol("horizon"), Subprotocol(f"horizon.token.{transport.token}")]
         return connect(
             address if self.seq is None else f"{address}?after={self.seq}",
-            subprotocols=offered if transport.token else None,
-            additional_headers={"Horizon-Client": transport.name},
+            # The token goes as a header, which the library takes away where a redirect leads to another server.
+            additional_headers=transport.headers,
             proxy=None if transport.is_local else True,
             compression=None if transport.is_local else "deflate",
             open_timeout=min(transport.timeout_s, max(self._left(), 0.1)),

@@ -50,12 +50,13 @@ class Transport:
         self.retry_for_s = retry_for_s
         self.name = name
         self.is_local = urlsplit(self.url).hostname in _LOOPBACK
-        headers = {"Horizon-Client": name}
+        self.headers = {"Horizon-Client": name}
+        """What every request to this server carries."""
         if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
+            self.headers["Authorization"] = f"Bearer {self.token}"
         self._http = httpx.Client(
             base_url=f"{self.url}/api/v1",
-            headers=headers,
+            headers=self.headers,
             timeout=timeout_s,
             transport=http,
             trust_env=not self.is_local,  # a proxy for the web is none for this machine
@@ -77,7 +78,7 @@ class Transport:
         )  # fmt: skip
         repeatable = method == "GET" if repeatable is None else repeatable
         answer = self._send(request, repeatable, self.retry_for_s if retry_for_s is None else retry_for_s)
-        if answer.is_error:
+        if not answer.is_success:
             raise error_of(answer)
         try:
             return answer.json()
@@ -100,7 +101,7 @@ class Transport:
         """The body of an answer, piece by piece. Raises HorizonError."""
         try:
             with self._http.stream("GET", path, params=dict(params), timeout=self.timeout_s) as answer:
-                if answer.is_error:
+                if not answer.is_success:
                     answer.read()
                     raise error_of(answer)
                 yield from answer.iter_bytes()

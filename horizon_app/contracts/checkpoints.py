@@ -5,7 +5,8 @@ written last, so a folder without one was never finished, whatever else lies in 
 """
 
 import hashlib
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
@@ -91,9 +92,9 @@ def find_checkpoints(run_dir: Path) -> list[FoundCheckpoint]:
 
 def look_at(folder: Path) -> FoundCheckpoint:
     """One folder in a checkpoint's place; nothing but the manifest is read."""
-    manifest, broken = None, ""
+    manifest, broken = None, link_in(folder)
     try:
-        manifest = CheckpointManifest.model_validate_json((folder / MANIFEST).read_bytes())
+        manifest = None if broken else CheckpointManifest.model_validate_json((folder / MANIFEST).read_bytes())
     except FileNotFoundError:
         broken = f"{MANIFEST} is missing: it was never finished, or was damaged since"
     except OSError as error:
@@ -109,13 +110,30 @@ def look_at(folder: Path) -> FoundCheckpoint:
     )
 
 
-def changed_file(folder: Path, manifest: CheckpointManifest) -> str:
-    """Read every file whole and compare; says which one is not what was written, or nothing. Raises OSError."""
+def link_in(folder: Path) -> str:
+    """Why a checkpoint that is a link, or holds one, can't be used; nothing where all its files are its own."""
+    links = [folder] if folder.is_symlink() else []
+    for place, names, files in os.walk(folder):
+        links += [path for path in (Path(place, name) for name in (*names, *files)) if path.is_symlink()]
+    if not links:
+        return ""
+    return f"{links[0].name} is a link, to {links[0].readlink()}: put the file or folder itself there"
+
+
+def changed_file(
+    folder: Path, manifest: CheckpointManifest, before_each_part: Callable[[], None] = lambda: None
+) -> str:
+    """Read every file whole and compare; says which one is not what was written, or nothing.
+
+    What `before_each_part` raises ends the reading. Raises OSError.
+    """
     for name, file in manifest.files.items():
         digest = hashlib.sha256()
         with (folder / name).open("rb") as content:
+            before_each_part()
             while part := content.read(_READ_BYTES):
                 digest.update(part)
+                before_each_part()
         if digest.hexdigest() != file.sha256:
             return f"{name} holds other bytes than were written (its SHA-256 differs)"
     return ""

@@ -27,13 +27,23 @@ def label_problems(
     return found
 
 
+def label_from(text: str) -> str:
+    """A name made of the name of a folder, which may hold what no label does."""
+    shown = "".join("\N{REPLACEMENT CHARACTER}" if _is_bad(c) else c for c in text)
+    return shown.strip()[:MOST_NAME] or "run"
+
+
 def _text_problems(field: str, text: str, most: int, *, lines: bool = False) -> list[FieldProblem]:
     found: list[FieldProblem] = []
     if len(text) > most:
         found.append(FieldProblem(field=field, message=f"{len(text)} characters", fix=f"keep {most} at most"))
     allowed = "\n\r\t" if lines else ""
-    bad = next((c for c in text if unicodedata.category(c) in ("Cc", "Cs") and c not in allowed), None)
+    bad = next((c for c in text if _is_bad(c) and c not in allowed), None)
     if bad is not None:
         message = f"holds the control character U+{ord(bad):04X}"
         found.append(FieldProblem(field=field, message=message, fix="write characters that can be shown"))
     return found
+
+
+def _is_bad(character: str) -> bool:
+    return unicodedata.category(character) in ("Cc", "Cs")

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from horizon_app.contracts.events import (
     EVENT,
+    CheckChanged,
     CheckpointWritten,
     Event,
     FactNoted,
@@ -24,8 +25,9 @@ from horizon_app.contracts.events import (
 from horizon_app.contracts.knobs import KnobStatus
 from horizon_app.contracts.run_state import ENDED
 from horizon_app.control import sparkline
+from horizon_app.control.checklist import update_checklist
 from horizon_app.control.errors import IllegalTransition
-from horizon_app.control.lifecycle import enter_state
+from horizon_app.control.lifecycle import enter_state, locked_run, tell
 from horizon_app.store.checkpoints import forget_checkpoint, record_checkpoint
 from horizon_app.store.database import Database, Transaction
 from horizon_app.store.events import NewEvent, append_events
@@ -58,6 +60,9 @@ def record_batch(database: Database, run_id: str, batch: JournalBatch) -> Stored
         lines = batch.lines[max(0, run.journal_seq + 1 - batch.first_line) :]
         if lines:
             _Fold(tx, run).record(lines, batch.end_bytes)
+            run = locked_run(tx, run_id)
+            if run.state in ENDED:  # at once: who reads the stream to its end sees what came of the checks
+                update_checklist(tx, run)
         return get_run(tx, run_id)
 
 
@@ -67,11 +72,7 @@ def note(database: Database, run_id: str, events: Sequence[Event]) -> None:
         run = get_run(tx, run_id, lock=True)
         if run is None:
             return
-        rows = [
-            NewEvent(seq=seq, journal_seq=None, event=event) for seq, event in enumerate(events, start=run.last_seq + 1)
-        ]
-        append_events(tx, run_id, rows)
-        update_run(tx, run_id, last_seq=run.last_seq + len(rows))
+        tell(tx, run, *events)
 
 
 @dataclass
@@ -110,7 +111,7 @@ class _Fold:
                 record_checkpoint(self.tx, self.run.id, event)
             case KnobChanged():
                 self._knob(event)
-            case LogWritten() | SampleGenerated():
+            case LogWritten() | SampleGenerated() | CheckChanged():
                 pass
         return event
 

@@ -37,6 +37,7 @@ class ServerClaim:
             raise ServerRunning(
                 home=str(home), pid=info and info.pid, host=info and info.host, port=info and info.port
             ) from None
+        forget_server(home)  # a server that was killed left its own: it would count until ours is written
         partial = home / ".server.json.partial"
         partial.write_text(json.dumps({"pid": os.getpid(), "host": host, "port": port}))
         partial.replace(self._path)

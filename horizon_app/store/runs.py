@@ -37,6 +37,8 @@ class NewRun:
     spec: dict[str, Any]
     model_dir: str
     data_paths: list[str]
+    eval_paths: list[str]
+    folders: list[str] | None
     base_dir: str
     disk_dir: str | None
     model_name: str
@@ -101,6 +103,9 @@ class StoredOrder:
     spec: dict[str, Any]
     model_dir: str
     data_paths: list[str]
+    eval_paths: list[str]
+    folders: list[str] | None
+    """Real paths of the folders that its files may lie in; None: the user's own run, which may use all files."""
     base_dir: str
     disk_dir: str | None
     """Where the disk tier lies; None: in the run's own folder."""
@@ -115,10 +120,12 @@ def _columns(kind: type) -> list[Any]:
 RUN_COLUMNS = _columns(StoredRun)
 _RUN_NAMES = tuple(field.name for field in fields(StoredRun))
 _ORDER_COLUMNS = _columns(StoredOrder)
-# Built once: of as many columns it takes as long as to carry it out.
-_THIS_RUN = select(*RUN_COLUMNS).where(_T.id == bindparam("run"))
-_THIS_RUN_LOCKED = _THIS_RUN.with_for_update()
-_THESE_RUNS = select(*RUN_COLUMNS).where(_T.id.in_(bindparam("runs", expanding=True))).order_by(_T.created_at, _T.id)
+
+# Built once: some are carried out ten times a second for each live run, and to build one takes longer than that.
+_BY_ID = select(*RUN_COLUMNS).where(_T.id == bindparam("run"))
+_BY_ID_LOCKED = _BY_ID.with_for_update()
+_BY_IDS = select(*RUN_COLUMNS).where(_T.id.in_(bindparam("runs", expanding=True))).order_by(_T.created_at, _T.id)
+_LIVE = select(*RUN_COLUMNS).where(_T.state.in_([state.value for state in LIVE])).order_by(_T.created_at, _T.id)
 
 
 def stored_run(row: Mapping[Any, Any]) -> StoredRun:
@@ -153,13 +160,13 @@ def insert_run(tx: Transaction, run: NewRun, *, queue_rank: float = 0.0) -> None
 
 def get_run(tx: Transaction, run_id: str, *, lock: bool = False) -> StoredRun | None:
     """One run; `lock` keeps other writers away from it where the database locks rows."""
-    row = tx.execute(_THIS_RUN_LOCKED if lock else _THIS_RUN, {"run": run_id}).mappings().one_or_none()
+    row = tx.execute(_BY_ID_LOCKED if lock else _BY_ID, {"run": run_id}).mappings().one_or_none()
     return None if row is None else stored_run(row)
 
 
 def get_runs(tx: Transaction, run_ids: Sequence[str]) -> list[StoredRun]:
     """Those of these runs that are there, oldest first."""
-    rows = tx.execute(_THESE_RUNS, {"runs": run_ids})
+    rows = tx.execute(_BY_IDS, {"runs": run_ids})
     return [stored_run(row) for row in rows.mappings()]
 
 
@@ -177,9 +184,7 @@ def find_by_key(tx: Transaction, idempotency_key: str) -> RunId | None:
 
 def live_runs(tx: Transaction) -> list[StoredRun]:
     """Runs that may have a worker, oldest first."""
-    states = [state.value for state in LIVE]
-    rows = tx.execute(select(*RUN_COLUMNS).where(_T.state.in_(states)).order_by(_T.created_at, _T.id))
-    return [stored_run(row) for row in rows.mappings()]
+    return [stored_run(row) for row in tx.execute(_LIVE).mappings()]
 
 
 def set_state(

@@ -109,6 +109,8 @@ class RunTable(Base):
     knobs_version: Mapped[int] = mapped_column(BigInteger)
     model_dir: Mapped[str] = mapped_column(Text)
     data_paths: Mapped[list[str]] = mapped_column(_Json)
+    eval_paths: Mapped[list[str]] = mapped_column(_Json)
+    folders: Mapped[list[str] | None] = mapped_column(_Json)
     base_dir: Mapped[str] = mapped_column(Text)
     disk_dir: Mapped[str | None] = mapped_column(Text)
     device: Mapped[str | None] = mapped_column(String(32))
@@ -313,3 +315,19 @@ class CheckpointTable(Base):
     path: Mapped[str] = mapped_column(Text)
     bytes: Mapped[int] = mapped_column(BigInteger)
     time: Mapped[datetime] = mapped_column(UtcTime)
+
+
+class CheckTable(Base):
+    """One check of a run's checklist as it was last found, and since when its verdict is what it is."""
+
+    __tablename__ = "checks"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    check_id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    place: Mapped[int] = mapped_column(Integer)
+    verdict: Mapped[str] = mapped_column(String(8))
+    step: Mapped[int] = mapped_column(BigInteger)
+    since: Mapped[datetime] = mapped_column(UtcTime)
+    since_step: Mapped[int] = mapped_column(BigInteger)
+    changes: Mapped[int] = mapped_column(BigInteger)
+    body: Mapped[dict[str, Any]] = mapped_column(_Json)

@@ -42,24 +42,29 @@ def write_spec(folder: Path, *, model: str = "model", **sections: Any) -> Path:
     return path
 
 
-def start_horizon(*arguments: str | Path, home: Path, step_s: float = 0.01) -> "subprocess.Popen[str]":
+FAKE_WORKER = "tests.support.fake_worker"
+
+
+def start_horizon(
+    *arguments: str | Path, home: Path, step_s: float = 0.01, worker: str = FAKE_WORKER
+) -> "subprocess.Popen[str]":
     """Start the command line as a process; its runs use the fake engine, whose steps take `step_s` seconds."""
     return subprocess.Popen(
         [sys.executable, "-m", "horizon_app", *map(str, arguments)],
-        cwd=home, env={**os.environ, **_environment(home, step_s)}, stdin=subprocess.DEVNULL,
+        cwd=home, env={**os.environ, **_environment(home, step_s, worker)}, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
-def run_horizon(*arguments: str | Path, home: Path, step_s: float = 0.01) -> Result:
+def run_horizon(*arguments: str | Path, home: Path, step_s: float = 0.01, worker: str = FAKE_WORKER) -> Result:
     """Run the command line to its end in this process, which spares a second of imports; its workers are real ones."""
-    return CliRunner().invoke(app, [*map(str, arguments)], env=_environment(home, step_s))
+    return CliRunner().invoke(app, [*map(str, arguments)], env=_environment(home, step_s, worker))
 
 
-def _environment(home: Path, step_s: float) -> dict[str, str]:
+def _environment(home: Path, step_s: float, worker: str) -> dict[str, str]:
     return {
         "HORIZON_HOME": str(home),
-        "HORIZON_WORKER_MODULE": "tests.support.fake_worker",
+        "HORIZON_WORKER_MODULE": worker,
         "HORIZON_FAKE_STEP_S": str(step_s),
         "PYTHONPATH": os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)]),
     }

@@ -33,6 +33,12 @@ def test_spec_file_with_a_date_as_name_reads_text(tmp_path: Path) -> None:
     assert read_spec_file(write(tmp_path, "name: 2026-01-31\n" + MINIMAL)).parse().name == "2026-01-31"
 
 
+def test_spec_file_with_an_emoji_as_json_escapes_it_reads_the_emoji(tmp_path: Path) -> None:
+    spec = read_spec_file(write(tmp_path, MINIMAL + 'name: "\\ud83d\\ude80 run"\ntags: ["\\ud83d\\ude80"]\n')).parse()
+    assert (spec.name, spec.tags) == ("🚀 run", ["🚀"])
+    assert only_problem(write(tmp_path, MINIMAL + 'name: "half \\ud83d"\n')).field == "name"
+
+
 def test_spec_file_with_a_byte_order_mark_and_windows_lines_reads_as_without(tmp_path: Path) -> None:
     text = "\ufeff" + MINIMAL.replace("\n", "\r\n")
     assert read_spec_file(write(tmp_path, text)).parse().data.path == "d.txt"

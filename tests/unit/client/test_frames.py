@@ -34,7 +34,8 @@ class Station:
     def __init__(self, *parts: Speak, refuse: list[int] | None = None, **run: Any) -> None:
         self.run: dict[str, Any] = run
         self.asked: list[str] = []
-        self.protocols: list[str | None] = []
+        self.tokens: list[str | None] = []
+        self.redirect = ""
         self.polled: list[dict[str, str]] = []
         self.events: list[dict[str, Any]] = []
         self._parts = parts
@@ -58,7 +59,11 @@ class Station:
 
     def _door(self, connection: ServerConnection, request: Request) -> Response | None:
         self.asked.append(request.path)
-        self.protocols.append(request.headers.get("Sec-WebSocket-Protocol"))
+        self.tokens.append(request.headers.get("Authorization"))
+        if self.redirect:
+            answer = connection.respond(HTTPStatus.TEMPORARY_REDIRECT, "there\n")
+            answer.headers["Location"] = self.redirect
+            return answer
         if self._refuse:
             return connection.respond(HTTPStatus(self._refuse.pop(0)), "not now\n")
         return None
@@ -182,12 +187,24 @@ def test_stream_of_a_server_of_another_version_says_so() -> None:
         list(client.runs.get("r").stream())
 
 
-def test_stream_carries_the_token_as_a_protocol_and_not_in_the_address() -> None:
+def test_stream_carries_the_token_as_a_header_and_not_in_the_address() -> None:
     station = Station(saying(state(1, "finished")), state="finished", last_seq=1)
     with station.open(token="s3cret") as client:
         list(client.runs.get("r").stream())
-    assert station.protocols == ["horizon, horizon.token.s3cret"]
+    assert station.tokens == ["Bearer s3cret"]
     assert "s3cret" not in station.asked[0]
+
+
+def test_stream_that_is_sent_elsewhere_takes_the_token_to_nobody() -> None:
+    other = Station(saying(state(1, "finished")), state="finished", last_seq=1)
+    with other.open() as elsewhere:
+        station = Station(state="finished", last_seq=1)
+        station.events = [state(1, "finished")]
+        station.redirect = f"{elsewhere.url.replace('http', 'ws')}/"
+        with station.open(token="s3cret") as client:
+            frames = list(client.runs.get("r").stream(after=0))
+    assert [frame.seq for frame in frames] == [1]
+    assert (station.tokens, other.tokens) == (["Bearer s3cret"], [None])
 
 
 def test_stream_closed_from_another_thread_ends() -> None:

@@ -37,6 +37,14 @@ def test_file_of_a_killed_server_does_not_count(tmp_path: Path) -> None:
         assert found is not None and found.pid == os.getpid()
 
 
+def test_claim_of_a_server_that_can_not_say_where_it_is_leaves_no_word_of_the_one_before(tmp_path: Path) -> None:
+    (tmp_path / "server.json").write_text(json.dumps({"pid": 1, "host": "127.0.0.1", "port": 1}))
+    (tmp_path / ".server.json.partial").mkdir()
+    with pytest.raises(IsADirectoryError):
+        ServerClaim(tmp_path, "127.0.0.1", 8321)
+    assert not (tmp_path / "server.json").exists()
+
+
 @pytest.mark.parametrize("content", ["", "{", '{"pid": "x"}'])
 def test_refusal_without_a_readable_file_still_refuses(tmp_path: Path, content: str) -> None:
     with ServerClaim(tmp_path, "127.0.0.1", 8321):

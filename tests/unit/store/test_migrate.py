@@ -22,7 +22,7 @@ from horizon_app.store.events import NewEvent, append_events
 from horizon_app.store.metrics import record_metrics
 from horizon_app.store.migrate import migrate, migrations_dir
 from horizon_app.store.run_list import RunFilter, list_runs
-from horizon_app.store.runs import update_run
+from horizon_app.store.runs import get_order, update_run
 from horizon_app.store.tables import RUN_TEXT_INDEX, Base
 from tests.support.postgres import PostgresServer
 from tests.support.stores import add_run, open_store
@@ -60,16 +60,18 @@ def test_migrate_again_keeps_everything(tmp_path: Path) -> None:
 def test_migrate_of_the_first_history_keeps_its_runs_and_events(tmp_path: Path) -> None:
     with open_store(tmp_path) as database:
         run_id = add_run(database)
+        waiting = add_run(database, spec={"offload": {"device": "cuda"}})
         with database.write() as tx:
             append_events(tx, run_id, [NewEvent(seq=1, journal_seq=None, event=LogWritten(message="hello"))])
-            tx.execute(text("UPDATE runs SET device = 'cuda:0'"))
+            tx.execute(text("UPDATE runs SET device = 'cuda:1' WHERE id = :run"), {"run": run_id})
         to_revision(database, "846c5a1f033a", command.downgrade)
         with database.read() as tx:
             assert "disk_dir" not in tx.execute(text("SELECT * FROM runs")).keys()  # noqa: SIM118
         migrate(database)
         with database.read() as tx:
-            assert tx.execute(text("SELECT id, disk_dir, queue_device, knobs FROM runs")).all() == [
-                (run_id, None, "cuda:0", "{}")
+            assert tx.execute(text("SELECT id, disk_dir, queue_device, knobs FROM runs ORDER BY created_at")).all() == [
+                (run_id, None, "cuda:1", "{}"),
+                (waiting, None, "cuda:0", "{}"),
             ]
             assert tx.execute(text("SELECT run_id, message FROM events")).all() == [(run_id, "hello")]
 
@@ -160,6 +162,23 @@ def test_words_have_an_index_on_postgresql_where_the_extension_may_be_made(postg
                 page = list_runs(tx, RunFilter(matching=parse_filter(f'"{words}"')), limit=9)
                 assert [run.id for run in page.runs] == [found]
         database.close()
+
+
+@pytest.mark.usefixtures("any_database")
+def test_migrate_finds_the_eval_data_of_runs_as_their_starts_did(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("real")
+    with open_store(tmp_path / "home") as database:
+        runs = [
+            add_run(database, base_dir=str(tmp_path), spec={"data": {"eval_path": named}})
+            for named in (None, "link/a.txt", ["b.txt", "/c.txt"])
+        ]
+        to_revision(database, "f4b92c6e7a13", command.downgrade)
+        migrate(database)
+        with database.read() as tx:
+            found = [get_order(tx, run_id) for run_id in runs]
+    assert [order and (order.eval_paths, order.folders) for order in found] == [
+        ([], None), ([f"{tmp_path}/real/a.txt"], None), ([f"{tmp_path}/b.txt", "/c.txt"], None),
+    ]  # fmt: skip
 
 
 @pytest.mark.usefixtures("any_database")

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from horizon_app.contracts import checkpoints as contract
 from horizon_app.contracts.checkpoints import BROKEN, MANIFEST, PIN, find_checkpoints, look_at
 from horizon_app.worker import checkpoints as checkpoints_module
-from horizon_app.worker.checkpoints import CheckpointFolder, CheckpointNotWritten, Facts
+from horizon_app.worker.checkpoints import CheckpointFolder, CheckpointNotWritten, Facts, SearchStopped
 from tests.support.fake_engine import FakeSnapshot, write_fake_model
 
 RUN = "20260101-000000-aaaaaa"
@@ -218,6 +219,17 @@ def moved(checkpoint: Path) -> None:
     shutil.move(checkpoint, checkpoint.with_name("9"))
 
 
+def with_a_linked_file(folder: Path) -> None:
+    """To the very same bytes: they may be others tomorrow."""
+    (folder / "model.safetensors").rename(folder.parent.parent / "elsewhere")
+    (folder / "model.safetensors").symlink_to("../../elsewhere")
+
+
+def linked(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+    folder.symlink_to("elsewhere")
+
+
 DAMAGE: dict[Callable[[Path], None], str] = {
     cut: "model.safetensors has 32 bytes instead of 4164",
     emptied: "manifest.json can't be read: Invalid JSON",
@@ -225,6 +237,8 @@ DAMAGE: dict[Callable[[Path], None], str] = {
     without_a_file: "config.json is missing",
     with_a_flipped_bit: "model.safetensors holds other bytes than were written",
     moved: "it lies at step 9, but its manifest says step 6",
+    with_a_linked_file: "model.safetensors is a link, to ",
+    linked: "6 is a link, to elsewhere: put the file or folder itself there",
 }
 
 
@@ -257,6 +271,20 @@ def test_damaged_checkpoints_do_not_count_among_those_kept(tmp_path: Path) -> No
     cut(folder.write(4))
     assert folder.save_and_rotate(6) == [4]
     assert folder.names == ["2", "6"]
+
+
+def test_search_that_is_to_stop_ends_between_two_parts_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path)
+    path = folder.write(4)
+    (path / "model.safetensors").write_bytes(bytes((path / "model.safetensors").stat().st_size))
+    monkeypatch.setattr(contract, "_READ_BYTES", 1)
+    asked = iter([False] * 3)
+    with pytest.raises(SearchStopped):
+        folder.checkpoints.newest_usable(lambda: next(asked, True))
+    assert not (path / BROKEN).exists()
+    assert folder.newest is None, "read to its end, it is damaged"
 
 
 def test_copy_beside_a_checkpoint_is_ignored_by_its_name(tmp_path: Path) -> None:
