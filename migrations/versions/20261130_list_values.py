@@ -18,6 +18,7 @@ _log = logging.getLogger(__name__)
 _LOSSES = ("archived_at", "state", "loss", "eval_loss", "id")
 _LISTED = (
     *_LOSSES, "created_at", "started_at", "ended_at", "ran_s", "step", "total_steps", "parameters", "metrics_listed",
+    "name", "model_name",
 )  # fmt: skip
 _ENDED = "state IN ('finished', 'stopped', 'failed', 'interrupted')"
 _BATCH = 500
