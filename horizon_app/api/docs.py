@@ -30,12 +30,15 @@ h3 code { overflow-wrap: anywhere } h3 b { color: var(--key); font-weight: 650 }
 table { border-collapse: collapse; width: 100% } td { padding: .18rem 1rem .18rem 0; vertical-align: top }
 td:nth-child(2) { color: var(--dim); white-space: nowrap } summary { cursor: pointer; padding: .2rem 0 }
   details details { margin-left: 1.2rem }
-@media (max-width: 50rem) { body { display: block } nav { position: static; height: auto; border: 0 }
-  main { padding: 1rem } td:nth-child(2) { white-space: normal } }
+main a { color: var(--key) } td { overflow-wrap: anywhere } td:first-child { overflow-wrap: break-word }
+@media (max-width: 50rem) { body { display: block }
+  nav { position: static; height: 40vh; border: 0; border-bottom: 1px solid var(--line) }
+  main { padding: 1rem } td:nth-child(2) { white-space: normal } h3, p, summary { overflow-wrap: anywhere } }
 """
 _POLICY = content_policy(style=f"'sha256-{base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()}'")
 _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Horizon API</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"><style>{style}</style></head><body>
+<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="/favicon.svg">
+<style>{style}</style></head><body>
 <nav aria-label="Calls"><a href="/">Horizon</a>{links}<b>Shapes</b>{shape_links}</nav>
 <main><h1>Horizon API {version}</h1>{about}<p>For programs: <a href="{schema}"><code>{schema}</code></a>.</p>
 {calls}<h2>Shapes</h2>{shapes}</main></body></html>"""

@@ -5,6 +5,7 @@ written last, so a folder without one was never finished, whatever else lies in 
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -91,9 +92,9 @@ def find_checkpoints(run_dir: Path) -> list[FoundCheckpoint]:
 
 def look_at(folder: Path) -> FoundCheckpoint:
     """One folder in a checkpoint's place; nothing but the manifest is read."""
-    manifest, broken = None, ""
+    manifest, broken = None, link_in(folder)
     try:
-        manifest = CheckpointManifest.model_validate_json((folder / MANIFEST).read_bytes())
+        manifest = None if broken else CheckpointManifest.model_validate_json((folder / MANIFEST).read_bytes())
     except FileNotFoundError:
         broken = f"{MANIFEST} is missing: it was never finished, or was damaged since"
     except OSError as error:
@@ -107,6 +108,16 @@ def look_at(folder: Path) -> FoundCheckpoint:
     return FoundCheckpoint(
         step=int(folder.name), folder=folder, manifest=manifest, broken=broken, pinned=(folder / PIN).exists()
     )
+
+
+def link_in(folder: Path) -> str:
+    """Why a checkpoint that is a link, or holds one, can't be used; nothing where all its files are its own."""
+    links = [folder] if folder.is_symlink() else []
+    for place, names, files in os.walk(folder):
+        links += [path for path in (Path(place, name) for name in (*names, *files)) if path.is_symlink()]
+    if not links:
+        return ""
+    return f"{links[0].name} is a link, to {links[0].readlink()}: put the file or folder itself there"
 
 
 def changed_file(

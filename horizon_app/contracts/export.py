@@ -74,6 +74,9 @@ class ExportOrder(_Words):
     run_id: str
     checkpoint: int
     chat_template: ChatTemplate = ChatTemplate.TOKENIZER
+    folders: list[str] | None = Field(
+        default=None, description="real paths of the folders that the target may lie in; null: wherever the user may"
+    )
 
 
 class ExportedFile(_Words):

@@ -6,7 +6,6 @@ from typing import Any
 
 from horizon_app.contracts.ids import RunId
 from horizon_app.control.errors import RunNotFound
-from horizon_app.control.launcher import eval_paths
 from horizon_app.control.spec_changes import laid_over
 from horizon_app.control.submission import Place, submit
 from horizon_app.store.database import Database
@@ -31,4 +30,4 @@ def clone(
 def paths_of(order: StoredOrder) -> list[Path]:
     """What a run reads, and where its disk tier lies: real paths."""
     disk = [] if order.disk_dir is None else [order.disk_dir]
-    return [Path(text) for text in (order.model_dir, *order.data_paths, *eval_paths(order), *disk)]
+    return [Path(text) for text in (order.model_dir, *order.data_paths, *order.eval_paths, *disk)]

@@ -38,6 +38,7 @@ def export_model(
         source=str(model.folder), target=str(target), format=asked.format, dtype=asked.written_dtype,
         shard_bytes=asked.shard_size, run_id=model.run_dir.name, checkpoint=model.step,
         chat_template=model.chat_template,
+        folders=None if rules.roots is None else [str(root) for root in rules.roots],
     )  # fmt: skip
     with _one_at_a_time:
         return _run(order, model.run_dir / "export.log", on_stage)

@@ -178,7 +178,7 @@ class History:
             run = self._get(tx, run_id)
             which = LogFilter(after=after, before=before, text=text, level=level)
             page = log_lines(tx, run_id, which, limit=limit)
-        lines = [LogLine.model_validate(line) for line in page.lines]
+        lines = [LogLine.model_construct(**line._asdict()) for line in page.lines]  # checked when they were recorded
         return LogAnswer(lines=lines, scanned_to=page.scanned_to, last_seq=run.last_seq)
 
     def residency(self, run_id: str, step: int | None = None) -> ResidencyAnswer:

@@ -21,18 +21,12 @@ def order_document(run_id: str, order: StoredOrder, run_dir: Path) -> dict[str, 
         "spec": order.spec,
         "model_dir": order.model_dir,
         "data_paths": order.data_paths,
-        "eval_paths": eval_paths(order),
+        "eval_paths": order.eval_paths,
+        "folders": order.folders,
         "cache_dir": str(run_dir.resolve().parents[1] / "cache"),
         "base_dir": order.base_dir,
         "disk_dir": order.disk_dir or str(run_dir.resolve()),
     }
-
-
-def eval_paths(order: StoredOrder) -> list[str]:
-    """Where the data for the eval loss lies, as absolute paths."""
-    base, named = Path(order.base_dir), order.spec["data"].get("eval_path")
-    texts: list[str] = [named] if isinstance(named, str) else named or []
-    return [str((base / Path(text).expanduser()).resolve()) for text in texts]
 
 
 class Launcher:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from horizon_app.contracts.confinement import is_inside
 from horizon_app.contracts.problems import FieldProblem
 from horizon_app.settings import AppSettings
 
@@ -55,7 +56,7 @@ class PathRules:
         named = Path(text) if self.roots is not None else Path(text).expanduser()
         try:
             real = (self.base / named).resolve()
-            allowed = self.roots is None or any(real.is_relative_to(root) for root in self.roots)
+            allowed = is_inside(real, self.roots)
             exists = allowed and real.exists()
         except (OSError, RuntimeError, ValueError) as error:  # too long, a circle of links, no text
             raise PathRefused(f"{text[:200]!r} can't be read: {type(error).__name__}", "check the path") from error

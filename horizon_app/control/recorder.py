@@ -116,6 +116,8 @@ class _Fold:
         return event
 
     def _state(self, event: StateChanged) -> Event:
+        if event.state in ENDED:
+            self._write()  # a run that ends is listed with what it has by then
         try:
             enter_state(self.tx, replace(self.run, step=self.changes.get("step", self.run.step)), event)
         except IllegalTransition as error:
@@ -124,6 +126,11 @@ class _Fold:
             return LogWritten(time=event.time, level="debug", message=text)
         self.run = replace(self.run, state=event.state)
         return event
+
+    def _write(self) -> None:
+        update_run(self.tx, self.run.id, **self.changes)
+        self.changes.clear()
+        self.run = get_run(self.tx, self.run.id) or self.run
 
     def _metrics(self, event: MetricsRecorded) -> None:
         self.metrics.append(event)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from horizon_app.contracts.checkpoints import find_checkpoints, whole_ones
+from horizon_app.contracts.confinement import LeadsOut, require_all_inside
 from horizon_app.contracts.knobs import Knob, with_knobs
 from horizon_app.contracts.problems import FieldProblem, SpecRefused
 from horizon_app.contracts.run_spec import RunSpec
@@ -95,7 +96,7 @@ def _plan(run: StoredRun, order: StoredOrder, changes: Mapping[str, Any], place:
         folder = disk_folder(new, place.rules, problems)
         disk_dir = None if folder is None else str(folder)
     whole = whole_ones(find_checkpoints(RunFolder(place.runs_dir, run.id).path), run.id)
-    facts = read_model_facts(whole[-1][0].folder if whole else Path(order.model_dir))
+    facts = read_model_facts(whole[-1][0].folder if whole else _first_model(order))
     machine = place.machine_facts(Path(disk_dir) if disk_dir else place.runs_dir)
     problems += feasibility.check(new, facts, machine)
     problems += room_problems(new, facts, place.runs_dir, at_once=1)
@@ -108,6 +109,16 @@ def _plan(run: StoredRun, order: StoredOrder, changes: Mapping[str, Any], place:
         total_steps=new.training.named_steps,
         reason=_reason(whole[-1][1].step if whole else 0),
     )
+
+
+def _first_model(order: StoredOrder) -> Path:
+    """The folder that the run began with; it may be a link to another one by now."""
+    folder = Path(order.model_dir)
+    try:
+        require_all_inside(folder, None if order.folders is None else [Path(text) for text in order.folders])
+    except LeadsOut as error:
+        raise SpecRefused([FieldProblem(field="model.path", message=error.message, fix=error.fix)]) from error
+    return folder
 
 
 def _refuse_fixed(changes: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from horizon_app.contracts.confinement import LeadsOut, require_all_inside
 from horizon_app.contracts.data_spec import DataSpec
 from horizon_app.contracts.ids import RunId, new_run_id
 from horizon_app.contracts.problems import FieldProblem, SpecRefused
@@ -76,7 +77,7 @@ def _accept(document: Any, place: Place, *, held: bool, key: str | None, cloned_
     problems = label_problems(name=spec.name, tags=spec.tags, notes=spec.notes)
     model_dir, facts = _model(spec, place.rules, problems)
     data_paths = place.rules.resolve_all("data.path", spec.data.path, problems)
-    place.rules.resolve_all("data.eval_path", spec.data.eval_path or [], problems)
+    eval_paths = place.rules.resolve_all("data.eval_path", spec.data.eval_path or [], problems)
     disk_dir = disk_folder(spec, place.rules, problems)
     machine = place.machine_facts(disk_dir or place.runs_dir)
     if facts is not None:
@@ -101,6 +102,8 @@ def _accept(document: Any, place: Place, *, held: bool, key: str | None, cloned_
         spec=spec.model_dump(mode="json"),
         model_dir=str(model_dir),
         data_paths=[str(path) for path in data_paths],
+        eval_paths=[str(path) for path in eval_paths],
+        folders=None if place.rules.roots is None else [str(root) for root in place.rules.roots],
         base_dir=str(place.rules.base),
         disk_dir=None if disk_dir is None else str(disk_dir),
         model_name=model_dir.name,
@@ -114,8 +117,12 @@ def _accept(document: Any, place: Place, *, held: bool, key: str | None, cloned_
 def _model(spec: RunSpec, rules: PathRules, problems: list[FieldProblem]) -> tuple[Path | None, ModelFacts | None]:
     try:
         folder = rules.resolve(spec.model.path)
+        require_all_inside(folder, rules.roots)
     except PathRefused as error:
         problems.append(error.problem("model.path"))
+        return None, None
+    except LeadsOut as error:
+        problems.append(FieldProblem(field="model.path", message=error.message, fix=error.fix))
         return None, None
     if not is_model_folder(folder):
         what = "a folder without config.json" if folder.is_dir() else "not a folder"

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, TextClause, bindparam, insert, select
 
 from horizon_app.contracts.events import Event
 from horizon_app.store.database import Transaction
+from horizon_app.store.sql_functions import part_of
 from horizon_app.store.tables import TROUBLES, EventTable
 
 _T = EventTable
@@ -86,11 +87,20 @@ def event_at(tx: Transaction, run_id: str, seq: int) -> dict[str, Any] | None:
     return found[0] if found else None
 
 
+class StoredLine(NamedTuple):
+    """One log line."""
+
+    seq: int
+    time: datetime
+    level: Literal["debug", "info", "warning", "error"]
+    message: str
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogPage:
     """Log lines in order, and the place from which to go on; None where there is nothing further to look at."""
 
-    lines: list[dict[str, Any]]
+    lines: list[StoredLine]
     scanned_to: int | None
 
 
@@ -109,11 +119,13 @@ def log_lines(tx: Transaction, run_id: str, which: LogFilter, *, limit: int) -> 
     end = tx.execute(select(_T.seq).where(*within).order_by(order).offset(SCAN_LINES - 1).limit(1)).scalar()
     if end is not None:
         within.append(_T.seq <= end if forward else _T.seq >= end)
-    within += [_T.message.icontains(which.text, autoescape=True)] if which.text else []
+    within += [part_of(tx.dialect.name, _T.message, which.text)] if which.text else []
     within += [_T.level.in_(_LEVELS[_LEVELS.index(which.level) :])] if which.level is not None else []
-    found = _frames(tx, select(_T).where(*within).order_by(order).limit(limit))
+    columns = (_T.seq, _T.time, _T.level, _T.message)
+    rows = tx.execute(select(*columns).where(*within).order_by(order).limit(limit))
+    found = [StoredLine(*row) for row in rows]
     if len(found) == limit:
-        end = found[-1]["seq"]
+        end = found[-1].seq
     return LogPage(lines=found if forward else found[::-1], scanned_to=end)
 
 

@@ -10,9 +10,10 @@ from sqlalchemy import delete as sql_delete
 
 from horizon_app.contracts.ids import RunId
 from horizon_app.contracts.knobs import KnobValue
-from horizon_app.contracts.run_state import LIVE, RunState
+from horizon_app.contracts.run_state import ENDED, LIVE, RunState
 from horizon_app.store.database import Transaction
 from horizon_app.store.run_texts import add_texts, keep_texts
+from horizon_app.store.run_values import keep_values, list_metrics
 from horizon_app.store.tables import RunTable
 
 _T = RunTable
@@ -36,6 +37,8 @@ class NewRun:
     spec: dict[str, Any]
     model_dir: str
     data_paths: list[str]
+    eval_paths: list[str]
+    folders: list[str] | None
     base_dir: str
     disk_dir: str | None
     model_name: str
@@ -100,6 +103,9 @@ class StoredOrder:
     spec: dict[str, Any]
     model_dir: str
     data_paths: list[str]
+    eval_paths: list[str]
+    folders: list[str] | None
+    """Real paths of the folders that its files may lie in; None: the user's own run, which may use all files."""
     base_dir: str
     disk_dir: str | None
     """Where the disk tier lies; None: in the run's own folder."""
@@ -112,17 +118,19 @@ def _columns(kind: type) -> list[Any]:
 
 
 RUN_COLUMNS = _columns(StoredRun)
+_RUN_NAMES = tuple(field.name for field in fields(StoredRun))
 _ORDER_COLUMNS = _columns(StoredOrder)
 
-# Built once: they are carried out ten times a second for each live run, and to build one takes longer than that.
+# Built once: some are carried out ten times a second for each live run, and to build one takes longer than that.
 _BY_ID = select(*RUN_COLUMNS).where(_T.id == bindparam("run"))
 _BY_ID_LOCKED = _BY_ID.with_for_update()
+_BY_IDS = select(*RUN_COLUMNS).where(_T.id.in_(bindparam("runs", expanding=True))).order_by(_T.created_at, _T.id)
 _LIVE = select(*RUN_COLUMNS).where(_T.state.in_([state.value for state in LIVE])).order_by(_T.created_at, _T.id)
 
 
 def stored_run(row: Mapping[Any, Any]) -> StoredRun:
     """A row that has `RUN_COLUMNS`, typed."""
-    values: dict[str, Any] = {field.name: row[field.name] for field in fields(StoredRun)}
+    values: dict[str, Any] = {name: row[name] for name in _RUN_NAMES}
     values["id"], values["state"] = RunId(values["id"]), RunState(values["state"])
     return StoredRun(**values)
 
@@ -134,6 +142,7 @@ def insert_run(tx: Transaction, run: NewRun, *, queue_rank: float = 0.0) -> None
         "reason": "",
         "step": 0,
         "metrics": {},
+        "metrics_listed": False,
         "sparkline": {},
         "last_seq": 0,
         "journal_seq": 0,
@@ -146,6 +155,7 @@ def insert_run(tx: Transaction, run: NewRun, *, queue_rank: float = 0.0) -> None
     }
     tx.execute(insert(_T), [{**values, **zero, "state": RunState.QUEUED.value, "updated_at": run.created_at}])
     add_texts(tx, values)
+    keep_values(tx, run.id, values, is_new=True)
 
 
 def get_run(tx: Transaction, run_id: str, *, lock: bool = False) -> StoredRun | None:
@@ -156,7 +166,7 @@ def get_run(tx: Transaction, run_id: str, *, lock: bool = False) -> StoredRun | 
 
 def get_runs(tx: Transaction, run_ids: Sequence[str]) -> list[StoredRun]:
     """Those of these runs that are there, oldest first."""
-    rows = tx.execute(select(*RUN_COLUMNS).where(_T.id.in_(run_ids)).order_by(_T.created_at, _T.id))
+    rows = tx.execute(_BY_IDS, {"runs": run_ids})
     return [stored_run(row) for row in rows.mappings()]
 
 
@@ -181,19 +191,28 @@ def set_state(
     tx: Transaction, run_id: str, old: Iterable[RunState], new: RunState, reason: str, **also: object
 ) -> bool:
     """Compare and set: the state becomes `new` only where it is one of `old`. For the lifecycle alone."""
+    ends = new in ENDED
     query = (
         update(_T)
         .where(_T.id == run_id, _T.state.in_([state.value for state in old]))
         .values(state=new.value, reason=reason, updated_at=datetime.now(UTC), **also)
     )
-    return tx.execute(query).rowcount == 1
+    if tx.execute(query.values(metrics_listed=True) if ends else query).rowcount == 0:
+        return False
+    if ends:
+        list_metrics(tx, run_id, tx.execute(select(_T.metrics).where(_T.id == run_id)).scalar_one())
+    return True
 
 
 def update_run(tx: Transaction, run_id: str, **values: object) -> None:
     """Set columns of one run other than its state."""
     assert "state" not in values, "only the lifecycle changes a run's state, through set_state"
-    tx.execute(update(_T).where(_T.id == run_id).values(updated_at=datetime.now(UTC), **values))
-    keep_texts(tx, run_id, values)
+    if "metrics" in values:
+        values["metrics_listed"] = False
+    query = update(_T).where(_T.id == run_id).values(updated_at=datetime.now(UTC), **values)
+    if tx.execute(query).rowcount:
+        keep_texts(tx, run_id, values)
+        keep_values(tx, run_id, values)
 
 
 def delete_run(tx: Transaction, run_id: str) -> None:

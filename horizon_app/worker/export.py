@@ -14,6 +14,8 @@ from typing import Any
 
 import psutil
 
+from horizon_app.contracts.checkpoints import link_in
+from horizon_app.contracts.confinement import require_inside
 from horizon_app.contracts.export import (
     ABOUT,
     Exported,
@@ -25,7 +27,7 @@ from horizon_app.contracts.export import (
 )
 from horizon_app.contracts.sizes import show_bytes
 from horizon_app.data.templates import built_in_template
-from horizon_app.engine.errors import EngineError
+from horizon_app.engine.errors import CheckpointUnusable, EngineError
 from horizon_app.worker.answers import Say, own_output
 from horizon_app.worker.environment import prepare_process
 from horizon_app.worker.failure import failure_reason
@@ -51,7 +53,7 @@ def main(order: ExportOrder, say: Say) -> int:
 
 
 def export(order: ExportOrder, on_stage: Callable[[str], None]) -> Exported:
-    """Write, read back, load. Raises EngineError, OSError."""
+    """Write, read back, load. Raises EngineError, LeadsOut, OSError."""
     import torch
 
     from horizon_app.engine.model.export import open_checkpoint
@@ -61,9 +63,13 @@ def export(order: ExportOrder, on_stage: Callable[[str], None]) -> Exported:
 
     begin = time.perf_counter()
     torch.set_grad_enabled(False)
+    _refuse_links(Path(order.source))
     source = open_checkpoint(Path(order.source), built_in_template(order.chat_template))
     target = Path(order.target)
+    allowed = None if order.folders is None else [Path(text) for text in order.folders]
+    require_inside(target, allowed)
     with appearing(target, may_replace=is_own) as folder:
+        require_inside(folder, allowed)  # it lies where the target will: a link above it shows before a byte is written
         written = written_model(source, folder, order, on_stage)
         loaded, notes = _load(folder, order, [file.name for file in written.files], on_stage)
         files = [ExportedFile(name=f.name, bytes=f.num_bytes, sha256=f.sha256) for f in written.files]
@@ -72,6 +78,7 @@ def export(order: ExportOrder, on_stage: Callable[[str], None]) -> Exported:
             "files": [file.model_dump() for file in files],
         }  # fmt: skip
         write_hashed(folder / ABOUT, (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode())
+        require_inside(folder, allowed)  # hours may have passed
     if source.fused_experts:
         notes.append(
             f"the experts of a layer are one tensor ({source.fused_experts[0]}), which transformers reads from "
@@ -84,6 +91,11 @@ def export(order: ExportOrder, on_stage: Callable[[str], None]) -> Exported:
         seconds=round(time.perf_counter() - begin, 3),
         peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT,
     )  # fmt: skip
+
+
+def _refuse_links(source: Path) -> None:
+    if link := link_in(source):
+        raise CheckpointUnusable(f"{source}: {link}")
 
 
 def is_own(folder: Path) -> bool:

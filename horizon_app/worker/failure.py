@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 
+from horizon_app.contracts.confinement import LeadsOut
 from horizon_app.contracts.problems import SpecRefused
 from horizon_app.contracts.sizes import show_bytes
 from horizon_app.data.errors import DataError
@@ -43,7 +44,7 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, DataError):
         return _data_cause(error)
     text = str(error).strip()
-    if isinstance(error, EngineError | SpecRefused | CheckpointNotWritten | DataChanged):
+    if isinstance(error, EngineError | SpecRefused | CheckpointNotWritten | DataChanged | LeadsOut):
         return text or type(error).__name__
     return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from pydantic import ValidationError
 
+from horizon_app.contracts.checkpoints import link_in
 from horizon_app.contracts.generation import (
     GENERATOR_COMMAND,
     CancelGeneration,
@@ -27,7 +28,7 @@ from horizon_app.contracts.generation import (
     TextRefused,
 )
 from horizon_app.data.errors import DataError
-from horizon_app.engine.errors import BadBatch, EngineError
+from horizon_app.engine.errors import BadBatch, CheckpointUnusable, EngineError
 from horizon_app.engine.training.requests import Sampling
 from horizon_app.logs import log_to_stderr
 from horizon_app.settings import AppSettings
@@ -156,6 +157,8 @@ def _load(run_dir: Path, step: int, inbox: Inbox, say: Say) -> tuple[Generator, 
     from horizon_app.worker.prompts import load_prompt_writer
 
     folder = run_dir / "checkpoints" / str(step)
+    if link := link_in(folder):
+        raise CheckpointUnusable(f"{folder}: {link}")
     config = replace(EngineConfig.from_spec(order.spec, folder, order.disk_dir), init=Init.PRETRAINED)
     writer = load_prompt_writer(folder, order.spec.data.chat_template)
     generator = Generator(step, InferenceEngine(config), writer, inbox, say)

@@ -29,7 +29,7 @@ from horizon_app.worker.intervals import Intervals
 from horizon_app.worker.knob_request import KnobRequest
 from horizon_app.worker.observer import Observer
 from horizon_app.worker.order import RunOrder, read_order
-from horizon_app.worker.parts import Builders, TrainingData, TrainingEngine
+from horizon_app.worker.parts import Builders, TrainingData, TrainingEngine, Writer
 from horizon_app.worker.pause_request import PauseRequest
 from horizon_app.worker.resumption import Start, refuse_other_data, resumed_message, start_from
 from horizon_app.worker.saving import CheckpointSaver
@@ -112,6 +112,7 @@ class Session:
         self._steps_done = start.step
         saver = self._saver = CheckpointSaver(folder, self._sink, start.step)
         self._doing = "reading the data"
+        order.require_inside(start.model_dir)
         data = self._builders.data(order.spec.data, order.data_paths, start.model_dir, self._should_stop)
         self._note_data(data)
         refuse_other_data(start, data.fingerprint)
@@ -134,6 +135,7 @@ class Session:
     def _build(self, start: Start, order: RunOrder, total_steps: int) -> TrainingEngine:
         self._doing = "building the engine"
         self._model_dir = start.model_dir
+        order.require_inside(start.model_dir)  # again: reading the data may have taken hours
         engine = self._engine = self._builders.engine(
             start.spec, start.model_dir, order.disk_dir, self._sink, self._should_stop
         )
@@ -160,7 +162,7 @@ class Session:
         intervals = Intervals(spec, self._sink.knob, has_eval_data=data.num_eval_sequences > 0)
         observer = Observer(
             spec, data, engine, self._sink, intervals=intervals,
-            writer=lambda: self._builders.writer(spec.data, self._model_dir), should_stop=self._should_stop,
+            writer=lambda: self._writer(order), should_stop=self._should_stop,
         )  # fmt: skip
         boundary = StepBoundary(
             BoundaryParts(
@@ -182,6 +184,10 @@ class Session:
         intervals.apply(self._steps_done + 1)
         self._steps_done = engine.train(source, total_steps, self._should_stop, on_step)
         boundary.finish(self._steps_done)
+
+    def _writer(self, order: RunOrder) -> Writer:
+        order.require_inside(self._model_dir)
+        return self._builders.writer(order.spec.data, self._model_dir)
 
     def _say_doing(self, doing: str) -> None:
         self._doing = doing

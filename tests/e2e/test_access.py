@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import ConsoleMessage, Page, expect
 
+from tests.e2e.looks import SIZES, sticks_out
 from tests.support.server import ServerProcess, furnish_home, scripted_spec
 
 TOKEN = "the-token-of-the-browser-test"
@@ -59,5 +60,7 @@ def test_page_asks_for_the_token_and_shows_names_that_are_markup_as_they_are(pag
     expect(page.get_by_role("main")).to_be_visible()
     page.goto(f"{closed.url}/docs")
     expect(page.get_by_role("heading", name="Horizon API")).to_be_visible()
+    page.set_viewport_size(SIZES["phone"])  # pyright: ignore[reportArgumentType]
+    assert sticks_out(page) <= 0
     assert violations == []
     assert [url for url in asked if TOKEN in url] == []

@@ -85,7 +85,8 @@ def new_run(number: int | None = None, **changes: Any) -> NewRun:
     values: dict[str, Any] = {
         "id": new_run_id(created), "name": "a run", "tags": [], "notes": "", "held": False, "created_at": created,
         "queue_device": "cpu", "share_device": False, "cloned_from": None, "asked": {},
-        "spec": {}, "model_dir": "/m", "data_paths": ["/d"], "base_dir": "/", "disk_dir": None, "model_name": "m",
+        "spec": {}, "model_dir": "/m", "data_paths": ["/d"], "eval_paths": [], "folders": None, "base_dir": "/",
+        "disk_dir": None, "model_name": "m",
         "architecture": None, "parameters": None, "total_steps": None, "idempotency_key": None,
     }  # fmt: skip
     return NewRun(**{**values, **changes})

@@ -209,6 +209,7 @@ export const en = {
   "stat.tokens": "{count} tokens so far",
   "stat.left": "Time left",
   "stat.ends": "by {latest}",
+  "stat.ends.paused": "once it goes on",
   "stat.took": "Duration",
   "stat.ended": "ended {when}",
   "stat.hit": "Hit rate",

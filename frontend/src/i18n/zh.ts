@@ -210,6 +210,7 @@ export const zh: Record<Key, string> = {
   "stat.tokens": "已训练 {count} 词元",
   "stat.left": "剩余时间",
   "stat.ends": "{latest} 前结束",
+  "stat.ends.paused": "继续之后",
   "stat.took": "用时",
   "stat.ended": "{when} 结束",
   "stat.hit": "命中率",

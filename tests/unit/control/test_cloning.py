@@ -74,6 +74,19 @@ def test_client_clones_what_the_user_started_elsewhere_but_names_nothing_else_th
     assert station.clone(source.id, {"data.path": "data/secret.txt"}, by_client=False).id
 
 
+def test_client_does_not_clone_what_eval_data_of_the_user_has_become_a_link_to(
+    station: Workstation, tmp_path: Path
+) -> None:
+    elsewhere = furnish_home(tmp_path / "elsewhere")
+    (elsewhere / "data" / "eval.txt").write_text("eval\n")
+    spec = scripted_spec()
+    source = station.submit({**spec, "data": {**spec["data"], "eval_path": "data/eval.txt"}}, base_dir=elsewhere)
+    (elsewhere / "data" / "eval.txt").unlink()
+    (elsewhere / "data" / "eval.txt").symlink_to(tmp_path / "secret.txt")
+    with pytest.raises(SpecRefused, match="outside of the allowed folders"):
+        station.clone(source.id, {})
+
+
 def test_laid_over_makes_sections_and_leaves_the_source_alone() -> None:
     spec = {"a": {"b": 1}, "empty": None}
     assert laid_over(spec, {"a.c": [2], "d.e.f": 3, "empty.x": 4, "a.b": None}) == {

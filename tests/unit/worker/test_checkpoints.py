@@ -219,6 +219,17 @@ def moved(checkpoint: Path) -> None:
     shutil.move(checkpoint, checkpoint.with_name("9"))
 
 
+def with_a_linked_file(folder: Path) -> None:
+    """To the very same bytes: they may be others tomorrow."""
+    (folder / "model.safetensors").rename(folder.parent.parent / "elsewhere")
+    (folder / "model.safetensors").symlink_to("../../elsewhere")
+
+
+def linked(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+    folder.symlink_to("elsewhere")
+
+
 DAMAGE: dict[Callable[[Path], None], str] = {
     cut: "model.safetensors has 32 bytes instead of 4164",
     emptied: "manifest.json can't be read: Invalid JSON",
@@ -226,6 +237,8 @@ DAMAGE: dict[Callable[[Path], None], str] = {
     without_a_file: "config.json is missing",
     with_a_flipped_bit: "model.safetensors holds other bytes than were written",
     moved: "it lies at step 9, but its manifest says step 6",
+    with_a_linked_file: "model.safetensors is a link, to ",
+    linked: "6 is a link, to elsewhere: put the file or folder itself there",
 }
 
 
