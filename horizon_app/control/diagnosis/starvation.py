@@ -20,9 +20,9 @@ STALLED, BADLY_STALLED = 0.2, 0.5
 UNTIMELY = 0.02
 """Share of accesses that were late or missed: below it, a wider window has nothing to gain."""
 LOST_TO_POLICY = 0.05
-"""Hit rate under the optimum for the same arena: more than timing alone makes of it."""
+"""Hit rate below what the best policy gets in the same arena without any prefetching: blocks leave that are needed."""
 SMALL_ARENA = 0.95
-"""Optimal hit rate below which the arena itself is too small for the model's blocks."""
+"""Best hit rate without prefetching, below which more slots would spare blocks their way."""
 WINDOWS = (1, 3, 5, 8)
 """Steps of widening. Beyond eight, blocks come early enough, and what is missing is bandwidth."""
 WIDER_ARENA = 1.5
@@ -60,7 +60,8 @@ def starvation(facts: RunFacts) -> Finding:
         return conclude(facts, _ITEM, [], numbers={"steps": seen.steps}, calm="", lacks=lacks)
     evidence = (
         f"waited {seen.stalled:.0%} of the last {seen.steps} steps ({seen.stall_s:.3g} of {seen.step_s:.3g} s each); "
-        f"hit rate {seen.hit:.1%} where {seen.optimum:.1%} is possible, {seen.late:.1%} late, {seen.miss:.1%} missed; "
+        f"hit rate {seen.hit:.1%} (without prefetching {seen.optimum:.1%} at best), {seen.late:.1%} late, "
+        f"{seen.miss:.1%} missed; "
         f"window {_told(facts, Knob.PREFETCH_WINDOW)}, {_told(facts, Knob.MAX_GPU_BLOCKS)} slots, "
         f"{seen.tokens:,.0f} tokens a step"
     )
@@ -127,7 +128,8 @@ def _wider_arena(facts: RunFacts, seen: _Seen) -> Iterator[Proposal]:
         return
     more = min(math.ceil(slots * WIDER_ARENA), known.maximum)
     if more > slots:
-        text = f"give the device {more} slots instead of {slots}: no policy hits more often with so few"
+        copied = f"{1 - seen.optimum:.0%} of accesses need a copy"
+        text = f"give the device {more} slots instead of {slots}: with so few, {copied}"
         yield Proposal(text=text, values={"offload.max_gpu_blocks": more})
 
 
