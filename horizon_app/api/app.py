@@ -14,8 +14,21 @@ from horizon_app.api.caching import Etags
 from horizon_app.api.docs import install_docs
 from horizon_app.api.errors import install_error_handlers
 from horizon_app.api.openapi import DESCRIPTION, install_openapi
+from horizon_app.api.patient_socket import wrap
 from horizon_app.api.request_log import RequestLog
-from horizon_app.api.routes import archive, comparison, figures, knobs, machine, models, pausing, queue, records, runs
+from horizon_app.api.routes import (
+    archive,
+    checks,
+    comparison,
+    figures,
+    knobs,
+    machine,
+    models,
+    pausing,
+    queue,
+    records,
+    runs,
+)
 from horizon_app.api.seats import Seats
 from horizon_app.api.security import Guard
 from horizon_app.api.static import install_ui
@@ -37,7 +50,7 @@ def create_app(settings: AppSettings) -> FastAPI:
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         settings.home.mkdir(parents=True, exist_ok=True)
-        with ServerClaim(settings.home, settings.host, settings.port), Workstation(settings) as station:
+        with ServerClaim(settings.home, settings.host, settings.port), Workstation(settings, wrap) as station:
             app.state.workstation = station
             app.state.seats = Seats(settings.max_streams)
             attending = asyncio.create_task(station.attend(), name="attend")
@@ -70,6 +83,7 @@ def create_app(settings: AppSettings) -> FastAPI:
         archive.router,
         pausing.router,
         knobs.router,
+        checks.router,
         records.router,
         models.router,
         machine.router,

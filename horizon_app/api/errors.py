@@ -14,6 +14,7 @@ from starlette.routing import compile_path
 from horizon_app.contracts.problems import FieldProblem, Problem, SpecRefused
 from horizon_app.control.errors import (
     BadQuery,
+    CheckNotFound,
     CheckpointNotFound,
     CheckpointPinned,
     ControlError,
@@ -29,6 +30,7 @@ from horizon_app.control.errors import (
     KnobsRefused,
     NeedsRestart,
     NothingRecorded,
+    NothingToApply,
     NothingToResume,
     NothingToUndo,
     NotQueued,
@@ -58,6 +60,8 @@ _TABLE: dict[type[Exception], tuple[int, str, str]] = {
     KeyReused: (422, "key-reused", "The key belongs to another run"),
     CheckpointPinned: (409, "checkpoint-pinned", "A checkpoint is pinned"),
     NotQueued: (409, "run-not-queued", "The run waits in no queue"),
+    CheckNotFound: (404, "check-not-found", "No such check"),
+    NothingToApply: (409, "nothing-to-apply", "There is no fix to apply"),
     NothingToResume: (409, "nothing-to-resume", "There is nothing left to do"),
     WorkerStillThere: (409, "worker-still-there", "The run's worker has not gone yet"),
     CheckpointNotFound: (404, "checkpoint-not-found", "No such checkpoint"),

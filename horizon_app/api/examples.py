@@ -15,8 +15,11 @@ _PYTHON: dict[str, type | tuple[type, ...]] = {
 _VALUES: dict[str, Any] = {
     "MoveBody": {"position": 1},
     "active_run": _RUN, "architecture": "LlamaForCausalLM", "base_dir": "data",
-    "BlockFacts.parameters": ["model.layers.0.mlp.up_proj.weight"], "broken": "", "cause": None,
+    "BlockFacts.parameters": ["model.layers.0.mlp.up_proj.weight"], "broken": "", "cause": None, "check": "divergence",
     "Checkpoint.path": "checkpoints/100", "CheckpointFrame.path": "checkpoints/100", "cloned_from": None,
+    "CheckFrame.fix": "halve the learning rate: 1e-05 instead of 2e-05", "CheckFrame.title": "Loss runs away",
+    "Check.id": "disk_space", "RunCheck.id": "divergence", "RunCheck.title": "Loss runs away",
+    "RunCheck.remedy": {"by": "clone", "set": {"training.learning_rate": 1e-5}},
     "compression": "", "compute_dtype": "bfloat16", "container": "JSON lines", "container_reason": "its first line",
     "counts": {"running": 1, "finished": 41}, "cpu_count": 16, "created_at": _TIME, "cursor": None,
     "DataFileView.path": "data/train.jsonl", "DataPreview.format": "messages", "DatasetEntry.name": "train.jsonl",

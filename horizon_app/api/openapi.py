@@ -23,6 +23,7 @@ TAGS = {
     "runs": "Submit, list, show, change, stop, resume and delete runs; their checkpoints.",
     "queue": "Which run is next on a device, and what waits.",
     "knobs": "What can be changed while a run runs.",
+    "checks": "The checklist of a run: what is wrong with it, and doing something about it.",
     "records": "What a run has recorded: metrics, residency, events, log.",
     "models": "What can be done with the model that a run has saved.",
     "machine": "The machine, its models and data, the spec's schema, liveness.",

@@ -1,17 +1,30 @@
-"""The server's end of a WebSocket: waits for a viewer that reads slowly, and drops one that does not read for good."""
+"""The server's end of a WebSocket: sends what was wrapped once for many viewers, and knows slow ones from dead ones."""
 
 import contextlib
 import fcntl
 import struct
 import termios
+from typing import Any
 
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame, Opcode
+from websockets.protocol import State
 
+WRAPPED = "horizon.wrapped"
+"""Key of an ASGI message `websocket.send` that carries whole WebSocket messages, one or several, as they go out."""
 _LAST_WORDS_S = 1.0
 
 
+def wrap(content: str | bytes) -> bytes:
+    """A text or binary message as it goes out: the same for all, since a server masks nothing and we don't compress."""
+    if isinstance(content, str):
+        return Frame(Opcode.TEXT, content.encode()).serialize(mask=False)
+    return Frame(Opcode.BINARY, content).serialize(mask=False)
+
+
 class PatientSocket(WebSocketsSansIOProtocol):
-    """uvicorn's protocol with another end to a ping that is not answered in time.
+    """uvicorn's protocol with a short way out for what is wrapped, and another end to a ping that stays unanswered.
 
     The ping of a viewer on a slow line waits behind what it has not taken yet: while it takes something, it lives. One
     that takes nothing never gets the close frame either, so that closing politely would keep its connection for ever.
@@ -19,6 +32,17 @@ class PatientSocket(WebSocketsSansIOProtocol):
 
     _took_some = False
     _waiting_bytes = 0
+
+    async def send(self, message: Any) -> None:
+        """Send an ASGI message, once the viewer has taken most of what waits. Raises ClientDisconnected."""
+        wrapped: bytes | None = message.get(WRAPPED)
+        if wrapped is None:
+            await super().send(message)
+            return
+        await self.writable.wait()
+        if self.disconnected or self.close_sent or self.conn.state is not State.OPEN:
+            raise ClientDisconnected
+        self.transport.write(wrapped)
 
     def resume_writing(self) -> None:
         """The viewer has taken most of what waited here."""

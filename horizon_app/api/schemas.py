@@ -94,6 +94,14 @@ class PauseBody(_Body):
     save: bool = Field(default=False, strict=True, description="write a checkpoint of the step first")
 
 
+class ApplyBody(_Body):
+    """How the fix of a check is applied."""
+
+    start: bool = Field(
+        default=False, strict=True, description="whether a new run may start at once; it is held until then"
+    )
+
+
 class UndoBody(_Body):
     """Which change of a knob is taken back."""
 

@@ -3,22 +3,24 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from pydantic import ValidationError
 
+from horizon_app.api.patient_socket import WRAPPED
 from horizon_app.api.seats import Allowance, Seats
-from horizon_app.contracts.frames import ResidencyWish, RunFrame, RunGone, SnapshotFrame
-from horizon_app.contracts.run_view import Run
+from horizon_app.contracts.frames import ResidencyWish, SnapshotFrame
 from horizon_app.control.hub import Viewer
 from horizon_app.control.workstation import Workstation
 
 router = APIRouter()
 RESIDENCY_HZ = 5.0
-OVERVIEW_INTERVAL_S = 0.5
+_EARLY = 0.25
+"""The part of its interval that a residency frame may come early, or late, to go along with text frames."""
+_TOGETHER_BYTES = 64 << 10
 TOO_MANY_MESSAGES = 1008
 NO_SEAT = 1013
 """The standard's codes for who breaks the rules, and for who should come again later."""
@@ -79,18 +81,33 @@ async def _seated(socket: WebSocket) -> AsyncGenerator[bool]:
 
 
 class _Wish:
-    """How often a viewer wants residency frames."""
+    """How often a viewer wants residency frames, and when the next one is due."""
 
     def __init__(self, viewer: Viewer) -> None:
-        self.interval_s: float | None = 1.0 / RESIDENCY_HZ
+        self._interval_s: float | None = 1.0 / RESIDENCY_HZ
+        self._due_at = 0.0
         self._viewer = viewer
 
     def heed(self, text: str) -> None:
         """Take what the viewer says; what is not understood changes nothing."""
         with contextlib.suppress(ValidationError):
             hertz = ResidencyWish.model_validate_json(text).residency_hz
-            self.interval_s = 1.0 / hertz if hertz > 0 else None
+            self._interval_s = 1.0 / hertz if hertz > 0 else None
             self._viewer.wake()
+
+    def take_frame(self) -> bytes | None:
+        """The newest residency frame where it is due, or so nearly that it goes along with what is sent now."""
+        now = time.monotonic()
+        if self._interval_s is None or not self._viewer.has_frame() or now < self._due_at - _EARLY * self._interval_s:
+            return None
+        self._due_at = max(self._due_at, now) + self._interval_s
+        return self._viewer.take_frame()
+
+    def rest_s(self) -> float | None:
+        """How long the viewer waits at most for news to come before a residency frame is sent alone."""
+        if self._interval_s is None or not self._viewer.has_frame():
+            return None
+        return max(0.0, self._due_at - time.monotonic()) + _EARLY * self._interval_s
 
 
 async def _listen(socket: WebSocket, heed: Callable[[str], None]) -> None:
@@ -106,43 +123,33 @@ async def _listen(socket: WebSocket, heed: Callable[[str], None]) -> None:
 
 
 async def _send_run(socket: WebSocket, viewer: Viewer, wish: _Wish) -> None:
-    next_frame_at = 0.0
     while not viewer.run_gone:
-        while texts := await viewer.texts():
-            for text in texts:
-                await socket.send_text(text)
-        pause = None
-        if wish.interval_s is not None and viewer.has_frame():
-            pause = next_frame_at - time.monotonic()
-            if pause <= 0:
-                await socket.send_bytes(viewer.take_frame())
-                next_frame_at = time.monotonic() + wish.interval_s
-                continue
-        await viewer.wait(pause)
+        frames = await viewer.texts()
+        frame = wish.take_frame()
+        await _send(socket, frames if frame is None else [*frames, frame])
+        if not frames:
+            await viewer.wait(wish.rest_s())
     await socket.close(RUN_GONE, "the run was deleted")
 
 
 async def _send_overview(socket: WebSocket, station: Workstation, since: datetime | None) -> None:
-    told: dict[str, int] = {}
-
-    async def tell(runs: list[Run], looked_at: datetime) -> None:
-        for run in runs:
-            content = hash(run.model_dump_json())
-            if told.get(run.id) != content:
-                told[run.id] = content
-                await socket.send_text(RunFrame(time=looked_at, run=run).model_dump_json())
-
-    with station.hub.overview() as overview:
-        looked_at = datetime.now(UTC)
-        await tell(await asyncio.to_thread(station.history.current, since), looked_at)
+    with station.overview.view() as viewer:
+        await _send(socket, await viewer.current(since))
         while True:
-            changed, looked_at = await overview.changed(), datetime.now(UTC)
-            runs = await asyncio.to_thread(station.history.summaries, sorted(changed))
-            await tell(runs, looked_at)
-            for run_id in changed - {run.id for run in runs}:
-                told.pop(run_id, None)
-                await socket.send_text(RunGone(time=looked_at, id=run_id).model_dump_json())
-            await asyncio.sleep(OVERVIEW_INTERVAL_S)
+            await _send(socket, await viewer.changes())
+
+
+async def _send(socket: WebSocket, frames: Sequence[bytes]) -> None:
+    """Send wrapped frames, as many at once as are small: each write is a call into the kernel."""
+    size, together = 0, list[bytes]()
+    for frame in frames:
+        if together and size + len(frame) > _TOGETHER_BYTES:
+            await socket.send({"type": "websocket.send", WRAPPED: b"".join(together)})
+            size, together = 0, []
+        together.append(frame)
+        size += len(frame)
+    if together:
+        await socket.send({"type": "websocket.send", WRAPPED: b"".join(together)})
 
 
 async def _until_one_ends(*parts: Coroutine[Any, Any, None]) -> None:

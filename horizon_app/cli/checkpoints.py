@@ -77,7 +77,7 @@ def _show(checkpoints: "list[Checkpoint]", body: dict[str, Any], *, as_json: boo
 
 
 def _line(checkpoint: "Checkpoint") -> str:
-    from horizon_app.cli.quantities import show_bytes
+    from horizon_app.contracts.sizes import show_bytes
 
     marks = [word for word, given in (("best", checkpoint.best), ("pinned", checkpoint.pinned)) if given]
     if checkpoint.eval_loss is not None:

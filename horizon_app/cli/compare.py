@@ -39,7 +39,8 @@ def compare_runs(
     home: HomeOption = None,
 ) -> None:
     """Show how runs differ: their last metrics, and the keys of their specs that are not the same."""
-    from horizon_app.cli.history import CompareQuery, open_history
+    from horizon_app.cli.history import open_history
+    from horizon_app.contracts.history_query import CompareQuery
 
     if output is not None and as_json:
         say("--json prints to standard output, --output writes a report: ask for one of them")
@@ -123,7 +124,7 @@ def _table(comparison: "Comparison", corner: str) -> "Table":
 
 
 def _number(key: str, value: float | None) -> str:
-    from horizon_app.cli.quantities import show_bytes
+    from horizon_app.contracts.sizes import show_bytes
 
     if value is None:
         return "–"

@@ -20,8 +20,8 @@ def back_up_history(
     file: FileArgument, force: ForceOption = False, as_json: JsonOption = False, home: HomeOption = None
 ) -> None:
     """Copy the history as it is now into a file of its own, while runs and the server go on."""
-    from horizon_app.cli.quantities import show_bytes
     from horizon_app.cli.runs import print_json
+    from horizon_app.contracts.sizes import show_bytes
     from horizon_app.store.backup import back_up
 
     with exit_codes():

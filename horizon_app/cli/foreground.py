@@ -70,6 +70,6 @@ class ForegroundRun:
     def _kill(self, run_id: str) -> None:
         """End the worker and all that it has started; the supervision then finds it gone and ends the run."""
         worker = RunFolder(self._runs_dir, run_id).worker()
-        if worker is not None and is_alive(*worker):
+        if worker is not None and is_alive(run_id, *worker):
             signal_all(run_id, worker, signal.SIGKILL)
             self._progress.say("the worker was ended at once, nothing saved")

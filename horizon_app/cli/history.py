@@ -2,12 +2,15 @@
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any
 
 from horizon_app.cli.local_server import find_horizon, server_refusals
+from horizon_app.cli.settling import settle_alone
+from horizon_app.client.calls import Calls
 from horizon_app.contracts.comparison import Axis, Comparison
 from horizon_app.contracts.events import COMMAND_LINE
+from horizon_app.contracts.history_query import CompareQuery, RunQuery
+from horizon_app.contracts.run_checks import AppliedFix, RunChecks
 from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.run_view import CheckpointsAnswer, Freed, QueueAnswer, Run, RunDetail, RunPage
 from horizon_app.control.history_export import ExportFormat
@@ -17,119 +20,15 @@ if TYPE_CHECKING:
     from horizon_app.control.workstation import Workstation
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunQuery:
-    """Which runs are listed."""
-
-    state: RunState | None = None
-    tag: str | None = None
-    q: str | None = None
-    archived: Literal["true", "all"] | None = None
-    sort: str = "-created_at"
-    limit: int = 50
-    cursor: str | None = None
-
-    def given(self) -> dict[str, Any]:
-        """The fields that ask for something."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        return {name: value for name, value in fields.items() if value is not None}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CompareQuery:
-    """What is compared of runs."""
-
-    keys: Sequence[str] | None = None
-    max_points: int = 500
-    axis: Axis = Axis.STEP
-
-    def given(self) -> dict[str, Any]:
-        """The question as REST takes it."""
-        keys = {} if self.keys is None else {"keys": ",".join(self.keys)}
-        return {"max_points": self.max_points, "x": self.axis.value, **keys}
-
-
-class History(Protocol):
-    """What the `runs` verbs need. Every method raises HorizonError or ControlError with a text ready to print."""
-
-    def list(self, query: RunQuery) -> RunPage:
-        """A page of the history."""
-        ...
-
-    def show(self, run_id: str) -> RunDetail:
-        """One run."""
-        ...
-
-    def stop(self, run_id: str, *, save: bool) -> Run:
-        """Stop a live run at its next optimizer step."""
-        ...
-
-    def pause(self, run_id: str, *, save: bool) -> Run:
-        """Have a run hold after the step that is being done."""
-        ...
-
-    def delete(self, run_id: str, *, pinned_too: bool) -> Freed:
-        """Delete a run that is not live; unless `pinned_too`, only where none of its checkpoints is pinned."""
-        ...
-
-    def queue(self) -> QueueAnswer:
-        """What each device does and what waits for it."""
-        ...
-
-    def start(self, run_id: str) -> Run:
-        """Let a held run start when its turn comes."""
-        ...
-
-    def hold(self, run_id: str) -> Run:
-        """Keep a queued run from starting."""
-        ...
-
-    def move(self, run_id: str, place: Mapping[str, Any]) -> Run:
-        """Give a queued run another place: `before` another run (None: behind all), or a `position`."""
-        ...
-
-    def clone(self, run_id: str, changes: Mapping[str, Any], *, name: str | None, start: bool) -> RunDetail:
-        """Submit the spec of a run again, with changes by dotted key."""
-        ...
-
-    def archive(self, run_id: str, *, archived: bool) -> Run:
-        """Put an ended run away, or take it back."""
-        ...
-
-    def resume(self, run_id: str, changes: Mapping[str, Any]) -> Run:
-        """Queue an ended run again, with changes to its spec by dotted key; a paused one goes on as it is."""
-        ...
-
-    def save_checkpoint(self, run_id: str) -> Run:
-        """Ask a live run for a checkpoint."""
-        ...
-
-    def checkpoints(self, run_id: str) -> CheckpointsAnswer:
-        """The checkpoints of a run."""
-        ...
-
-    def pin(self, run_id: str, step: int, *, pinned: bool) -> CheckpointsAnswer:
-        """Keep a checkpoint from being rotated away, or no longer."""
-        ...
-
-    def compare(self, run_ids: Sequence[str], question: CompareQuery) -> Comparison:
-        """Several runs side by side."""
-        ...
-
-    def export(self, run_id: str, form: ExportFormat) -> Iterator[bytes]:
-        """Everything of a run, as a file of this format."""
-        ...
-
-
 class StationHistory:
-    """The history of a home folder without a server."""
+    """The history of a home folder without a server: the client's calls by the same names."""
 
     def __init__(self, station: "Workstation") -> None:
         self._station = station
 
     def list(self, query: RunQuery) -> RunPage:
         """A page of the history."""
-        states = [] if query.state is None else [query.state]
+        states = [] if query.state is None else [RunState(word) for word in query.state.split(",")]
         return self._station.runs(
             state=states,
             tag=query.tag,
@@ -196,15 +95,32 @@ class StationHistory:
         """Keep a checkpoint, or no longer."""
         return self._station.pin(run_id, step, pinned=pinned)
 
+    def checks(self, run_id: str) -> RunChecks:
+        """The checklist of a run."""
+        return self._station.history.checks(run_id)
+
+    def apply(self, run_id: str, check: str, *, start: bool) -> AppliedFix:
+        """Do what a check proposes, and wait for the worker's answer where it changes knobs."""
+        done = self._station.fixes.apply(run_id, check, start=start, by_client=False, who=COMMAND_LINE)
+        knobs = None if done.asked is None else settle_alone(self._station, done.asked)
+        return done.fix.model_copy(update={"knobs": knobs})
+
     def compare(self, run_ids: Sequence[str], question: CompareQuery) -> Comparison:
         """Several runs side by side."""
         return self._station.comparisons.compare(
-            run_ids, question.keys, max_points=question.max_points, axis=question.axis
+            run_ids, question.keys, max_points=question.max_points, axis=Axis(question.axis)
         )
 
     def export(self, run_id: str, form: ExportFormat) -> Iterator[bytes]:
         """Everything of a run, as a file of this format."""
         return self._station.exports.export(run_id, form).parts
+
+
+History = Calls | StationHistory
+"""What the `runs` verbs ask; a type checker holds them to what both have.
+
+Every method raises HorizonError or ControlError with a text ready to print.
+"""
 
 
 @contextmanager

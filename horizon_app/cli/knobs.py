@@ -1,6 +1,5 @@
 """`horizon runs set`: knobs of a live run, through the server that runs on the home folder or without one."""
 
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,13 +9,12 @@ from horizon_app.cli.printable import write_lines
 from horizon_app.cli.refusals import exit_codes
 from horizon_app.cli.runs import RunArgument, print_json
 from horizon_app.cli.settings_option import HomeOption, JsonOption, make_settings
+from horizon_app.cli.settling import WAIT_S, settle_alone
 
 if TYPE_CHECKING:
-    from horizon_app.client import Horizon
     from horizon_app.contracts.knobs import ChangedKnobs, KnobChange
     from horizon_app.settings import AppSettings
 
-_LOOK_S = 0.1
 ChangesArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="KNOB=VALUE …", help="e.g. prefetch_window=5", autocompletion=complete_knob),
@@ -30,7 +28,7 @@ WaitOption = Annotated[float, typer.Option("--wait", min=0, max=60, help="Second
 
 def set_knobs(
     run_id: RunArgument, changes: ChangesArgument = None, undo: UndoOption = False, if_version: VersionOption = None,
-    wait: WaitOption = 5.0, as_json: JsonOption = False, home: HomeOption = None,
+    wait: WaitOption = WAIT_S, as_json: JsonOption = False, home: HomeOption = None,
 ) -> None:  # fmt: skip
     """Change knobs of a live run between two of its optimizer steps, or take a change back.
 
@@ -48,7 +46,7 @@ def set_knobs(
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
-        write_lines(map(_line, found.changes))
+        write_lines(map(change_line, found.changes))
 
 
 def _change(
@@ -66,25 +64,13 @@ def _change(
             return _change_alone(settings, run_id, wishes, version=version, wait_s=wait_s)
         with server_refusals(), server:
             try:
-                return _change_through(server, run_id, wishes, version=version, wait_s=wait_s)
+                if wishes is None:
+                    return server.calls.undo_knobs(run_id, version=version, patience_s=wait_s)
+                return server.calls.set_knobs(run_id, wishes, version=version, patience_s=wait_s)
             except RequestRefused as error:
                 raise SpecRefused(error.errors) from error
     except KnobsRefused as error:
         raise SpecRefused(error.errors) from error
-
-
-def _change_through(
-    server: "Horizon", run_id: str, wishes: dict[str, Any] | None, *, version: int | None, wait_s: float
-) -> "ChangedKnobs":
-    from urllib.parse import quote
-
-    from horizon_app.contracts.knobs import ChangedKnobs
-
-    path = f"/runs/{quote(run_id, safe='')}/knobs"
-    method, path = ("POST", f"{path}/undo") if wishes is None else ("PATCH", path)
-    headers = {} if version is None else {"If-Match": f'"{version}"'}
-    answer = server.call(method, path, json=wishes, headers=headers, params={"patience_s": wait_s}, timeout_s=90.0)
-    return ChangedKnobs.model_validate(answer)
 
 
 def _change_alone(
@@ -92,25 +78,19 @@ def _change_alone(
 ) -> "ChangedKnobs":
     """Tell the worker through the run's folder, and read its answer from the journal."""
     from horizon_app.contracts.events import COMMAND_LINE
-    from horizon_app.control.knobs import is_answered, refuse_refused
     from horizon_app.control.workstation import Workstation
 
-    end = time.monotonic() + wait_s
     with Workstation(settings) as station:
         station.catch_up()
         if wishes is None:
             asked = station.knobs.undo(run_id, None, who=COMMAND_LINE, version=version)
         else:
             asked = station.knobs.ask(run_id, wishes, who=COMMAND_LINE, version=version)
-        while True:
-            found = station.knobs.outcome(asked)
-            if is_answered(found) or time.monotonic() >= end:
-                return refuse_refused(found)
-            time.sleep(_LOOK_S)
-            station.catch_up()
+        return settle_alone(station, asked, wait_s)
 
 
-def _line(change: "KnobChange") -> str:
+def change_line(change: "KnobChange") -> str:
+    """A change of a knob in words: what holds from when on, or why not."""
     said = f"{change.knob}: {change.old} → {change.new}"
     if change.step is None:
         return f"{said}, asked for; the worker has not come to it yet"

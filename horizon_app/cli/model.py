@@ -101,7 +101,7 @@ def _from_gguf(source: "Source", out: Path, dtype: Dtype | None) -> tuple[dict[s
 
 
 def _import(source: "Source", out: Path, dtype: Dtype | None) -> tuple[dict[str, Any], list[str]]:
-    from horizon_app.cli.quantities import show_bytes
+    from horizon_app.contracts.sizes import show_bytes
     from horizon_app.engine.model.import_weights import import_weights
 
     done = import_weights(source, out, dtype=None if dtype is None else _torch_dtype(dtype), on_stage=say)
@@ -143,7 +143,7 @@ def _inspection_lines(found: "Inspection") -> list[str]:
 
 
 def _conversion_lines(done: "Conversion", out: Path, dtype: Dtype) -> list[str]:
-    from horizon_app.cli.quantities import show_bytes
+    from horizon_app.contracts.sizes import show_bytes
 
     template = "with" if done.has_chat_template else "without"
     head = "tied to the embedding, stored once" if done.tied else "with weights of its own"

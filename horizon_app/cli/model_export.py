@@ -4,9 +4,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from horizon_app.cli.quantities import show_bytes
 from horizon_app.contracts.export import ExportAsked, Exported
 from horizon_app.contracts.problems import FieldProblem, SpecRefused
+from horizon_app.contracts.sizes import show_bytes
 
 
 def asked_export(

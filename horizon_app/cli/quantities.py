@@ -1,15 +1,6 @@
 """Numbers as a terminal shows them."""
 
 
-def show_bytes(num_bytes: float) -> str:
-    """Bytes with a binary unit, for example 12.5 MiB."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if num_bytes < 1024:
-            return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
-        num_bytes /= 1024
-    return f"{num_bytes:.1f} TiB"
-
-
 def show_seconds(seconds: float) -> str:
     """A duration, for example 1:02:03 or 4.2 s."""
     if seconds < 60:

@@ -10,7 +10,14 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 
 from horizon_app.cli.printable import printable
 from horizon_app.cli.quantities import show_metric
-from horizon_app.contracts.events import FactNoted, LogWritten, MetricsRecorded, SampleGenerated, StateChanged
+from horizon_app.contracts.events import (
+    CheckChanged,
+    FactNoted,
+    LogWritten,
+    MetricsRecorded,
+    SampleGenerated,
+    StateChanged,
+)
 from horizon_app.contracts.frames import Frame
 from horizon_app.contracts.run_state import RunState
 
@@ -67,6 +74,8 @@ class RunProgress:
             self._bar.update(self._task, total=self._total)
         elif isinstance(frame, FactNoted) and frame.kind == "resumed":
             self.say(frame.message)
+        elif isinstance(frame, CheckChanged) and frame.new.asks_for_something:
+            self.say(f"{frame.title}: {frame.evidence}; {frame.fix}")
         elif isinstance(frame, LogWritten) and frame.level == "warning":
             self.say(f"warning: {frame.message}")
 

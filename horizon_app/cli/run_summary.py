@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from horizon_app.cli.quantities import show_bytes, show_metric, show_seconds
+from horizon_app.cli.quantities import show_metric, show_seconds
 from horizon_app.contracts.events import RunOutcome
 from horizon_app.contracts.run_state import ENDED, RunState
 from horizon_app.contracts.run_view import RunDetail, Segment
+from horizon_app.contracts.sizes import show_bytes
 
 
 def outcome_of(detail: RunDetail) -> RunOutcome:

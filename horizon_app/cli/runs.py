@@ -48,7 +48,8 @@ def list_runs(  # noqa: PLR0913 - each is an option of the command line
     home: HomeOption = None,
 ) -> None:
     """List runs, the newest first."""
-    from horizon_app.cli.history import RunQuery, open_history
+    from horizon_app.cli.history import open_history
+    from horizon_app.contracts.history_query import RunQuery
 
     put_away = "all" if all_runs else "true" if archived else None
     query = RunQuery(state=_state(state), tag=tag, q=q, archived=put_away, sort=sort, limit=limit, cursor=cursor)
@@ -97,7 +98,7 @@ def delete_run(
 ) -> None:  # fmt: skip
     """Delete a run that is not live, with its checkpoints."""
     from horizon_app.cli.history import open_history
-    from horizon_app.cli.quantities import show_bytes
+    from horizon_app.contracts.sizes import show_bytes
 
     with exit_codes(), open_history(make_settings(home=home)) as history:
         # Asked only where somebody can answer: a script that names the run has decided.

@@ -8,7 +8,7 @@ from horizon_app.contracts.run_state import LIVE, RunState
 
 def start_example(url: str, token: str | None = None) -> str:
     """Write the example where it is missing and run it, unless a run is live or waits; says what was done."""
-    # Writing the starter model imports torch in a process of its own, which takes seconds.
+    # A process of its own trains the starter model's tokenizer, which takes seconds.
     with Horizon(url, token=token, name=COMMAND_LINE, timeout=300.0) as horizon:
         try:
             counts = horizon.call("GET", "/runs", params={"limit": 1})["counts"]

@@ -10,13 +10,14 @@ from rich.text import Text
 
 from horizon_app.cli.history import History, open_history
 from horizon_app.cli.printable import printable, printable_line
-from horizon_app.cli.quantities import show_bytes, show_metric, show_seconds
+from horizon_app.cli.quantities import show_metric, show_seconds
 from horizon_app.cli.refusals import CommandFailed
 from horizon_app.cli.sparkline import sparkline
 from horizon_app.client import NotFound
 from horizon_app.contracts.frames import RunFrame, RunGone
 from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.run_view import Run
+from horizon_app.contracts.sizes import show_bytes
 from horizon_app.control.errors import RunNotFound
 from horizon_app.settings import AppSettings
 

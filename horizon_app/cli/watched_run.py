@@ -11,9 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from horizon_app.cli.printable import printable
-from horizon_app.cli.quantities import show_bytes, show_metric, show_seconds
+from horizon_app.cli.quantities import show_metric, show_seconds
 from horizon_app.cli.sparkline import sparkline
+from horizon_app.contracts.checks import Verdict
 from horizon_app.contracts.events import (
+    CheckChanged,
     CheckpointWritten,
     FactNoted,
     LogWritten,
@@ -24,6 +26,7 @@ from horizon_app.contracts.events import (
 from horizon_app.contracts.frames import Frame
 from horizon_app.contracts.run_state import ENDED, RunState
 from horizon_app.contracts.run_view import Run
+from horizon_app.contracts.sizes import show_bytes
 
 LINES_SHOWN = 8
 _LOSSES_SHOWN = 48
@@ -60,6 +63,8 @@ class WatchedRun:
             self._say(frame.time, frame.level, frame.message)
         elif isinstance(frame, CheckpointWritten):
             self._say(frame.time, "", f"checkpoint of step {frame.step}, {show_bytes(frame.bytes)}")
+        elif isinstance(frame, CheckChanged):
+            self._judge(frame)
         elif isinstance(frame, SampleGenerated):
             self._say(frame.time, "", f"sample of step {frame.step}: {frame.prompt} → {frame.text}")
         elif isinstance(frame, FactNoted):
@@ -96,6 +101,11 @@ class WatchedRun:
             self._total = frame.data.get("total_steps") or self._total
         elif frame.message and frame.kind not in ("layout", "outcome"):
             self._say(frame.time, "", frame.message)
+
+    def _judge(self, frame: CheckChanged) -> None:
+        fix = f"; {frame.fix}" if frame.fix else ""
+        level = {Verdict.PROBLEM: "error", Verdict.WARNING: "warning"}.get(frame.new, "")
+        self._say(frame.time, level, f"{frame.title}: {frame.new.value}: {frame.evidence}{fix}")
 
     def _say(self, time: datetime, level: str, message: str) -> None:
         self._lines.append((time, level, printable(message).replace("\n", " ")))

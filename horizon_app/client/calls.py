@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
@@ -10,7 +10,9 @@ from pydantic import BaseModel, ValidationError
 from horizon_app.client.errors import BadAnswer
 from horizon_app.client.transport import Transport
 from horizon_app.contracts.comparison import Comparison
+from horizon_app.contracts.history_query import CompareQuery, RunQuery
 from horizon_app.contracts.knobs import ChangedKnobs
+from horizon_app.contracts.run_checks import AppliedFix, RunChecks
 from horizon_app.contracts.run_view import (
     CheckpointsAnswer,
     Freed,
@@ -37,14 +39,6 @@ def read_as(view: type[View], body: Any) -> View:
         ) from error
 
 
-class Asked(Protocol):
-    """A question with many parts."""
-
-    def given(self) -> Mapping[str, Any]:
-        """The parts that ask for something, as a route takes them."""
-        ...
-
-
 class Calls:
     """The calls about runs, on one server."""
 
@@ -56,19 +50,15 @@ class Calls:
         body = {"spec": spec, "start": start}
         return read_as(RunDetail, self._keyed("/runs", body, key))
 
-    def page(self, query: Mapping[str, Any]) -> RunPage:
+    def list(self, query: RunQuery) -> RunPage:
         """A page of the history."""
-        return read_as(RunPage, self.transport.call("GET", "/runs", params=query))
-
-    def list(self, query: Asked) -> RunPage:
-        """A page of the history."""
-        return self.page(query.given())
+        return read_as(RunPage, self.transport.call("GET", "/runs", params=query.given()))
 
     def queue(self) -> QueueAnswer:
         """What each device does and what waits for it."""
         return read_as(QueueAnswer, self.transport.call("GET", "/queue"))
 
-    def compare(self, run_ids: Sequence[str], question: Asked) -> Comparison:
+    def compare(self, run_ids: Sequence[str], question: CompareQuery) -> Comparison:
         """Several runs side by side."""
         params = {"ids": ",".join(run_ids), **question.given()}
         return read_as(Comparison, self.transport.call("GET", "/runs/compare", params=params))
@@ -133,18 +123,30 @@ class Calls:
         """The history of a run as a file: csv, json or html."""
         return self.transport.parts(of_run(run_id, "export"), params={"format": form})
 
-    def set_knobs(self, run_id: str, knobs: Mapping[str, Any], *, version: int | None = None) -> ChangedKnobs:
+    def set_knobs(
+        self, run_id: str, knobs: Mapping[str, Any], *, version: int | None = None, patience_s: float | None = None
+    ) -> ChangedKnobs:
         """Change knobs of a live run; with a version only where nobody has changed them since."""
-        headers = {} if version is None else {"If-Match": f'"{version}"'}
-        # With a version a second attempt finds it used up and is refused, so it can't happen twice.
-        answer = self.transport.call(
-            "PATCH", of_run(run_id, "knobs"), json=dict(knobs), headers=headers, repeatable=version is not None
-        )
-        return read_as(ChangedKnobs, answer)
+        return self._knobs("PATCH", of_run(run_id, "knobs"), dict(knobs), version, patience_s)
+
+    def undo_knobs(
+        self, run_id: str, number: int | None = None, *, version: int | None = None, patience_s: float | None = None
+    ) -> ChangedKnobs:
+        """Take back the change of this number, or the newest that was not taken back."""
+        return self._knobs("POST", of_run(run_id, "knobs", "undo"), {"number": number}, version, patience_s)
 
     def checkpoints(self, run_id: str) -> CheckpointsAnswer:
         """The checkpoints of a run."""
         return read_as(CheckpointsAnswer, self.transport.call("GET", of_run(run_id, "checkpoints")))
+
+    def checks(self, run_id: str) -> RunChecks:
+        """The checklist of a run."""
+        return read_as(RunChecks, self.transport.call("GET", of_run(run_id, "checks")))
+
+    def apply(self, run_id: str, check: str, *, start: bool = False) -> AppliedFix:
+        """Do what a check proposes; a new run waits, held, unless it is to `start`."""
+        answer = self._keyed(of_run(run_id, "checks", quote(check, safe=""), "apply"), {"start": start}, None)
+        return read_as(AppliedFix, answer)
 
     def pin(self, run_id: str, step: int, *, pinned: bool) -> CheckpointsAnswer:
         """Keep a checkpoint from being rotated away, or no longer."""
@@ -163,6 +165,17 @@ class Calls:
 
     def _post(self, run_id: str, act: str, body: Any = None) -> Any:
         return self.transport.call("POST", of_run(run_id, act), json=body)
+
+    def _knobs(self, method: str, path: str, body: Any, version: int | None, patience_s: float | None) -> ChangedKnobs:
+        """A change of knobs; `patience_s` is how long the server waits for the worker's answer, 5 s where left out."""
+        answer = self.transport.call(
+            method, path, json=body, headers={} if version is None else {"If-Match": f'"{version}"'},
+            params={"patience_s": patience_s},
+            timeout_s=None if patience_s is None else patience_s + self.transport.timeout_s,
+            # With a version a second attempt finds it used up and is refused, so it can't happen twice.
+            repeatable=version is not None,
+        )  # fmt: skip
+        return read_as(ChangedKnobs, answer)
 
     def _keyed(self, path: str, body: Any, key: str | None) -> Any:
         headers = {"Idempotency-Key": key or str(uuid.uuid4())}

@@ -1,14 +1,19 @@
 """The client's front door: one server."""
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
 from horizon_app.client.calls import Calls, read_as
+from horizon_app.client.run import Run
 from horizon_app.client.runs import Runs
 from horizon_app.client.transport import Transport
+from horizon_app.contracts.comparison import Axis, Comparison
+from horizon_app.contracts.history_query import CompareQuery
 from horizon_app.contracts.machine_view import DatasetsAnswer, ModelsAnswer, SystemAnswer
+from horizon_app.contracts.run_view import QueueAnswer
 
 
 class Horizon:
@@ -36,6 +41,20 @@ class Horizon:
     def call(self, method: str, path: str, **request: Any) -> Any:
         """The decoded answer of any route below /api/v1, with `params`, `json`, `headers`. Raises HorizonError."""
         return self._transport.call(method, path, **request)
+
+    def compare(
+        self, *runs: Run | str, keys: Sequence[str] | None = None, axis: str = Axis.STEP, max_points: int = 500
+    ) -> Comparison:
+        """Runs (or their ids) side by side: curves over `axis` (step, tokens or seconds) and where their specs differ.
+
+        `keys` are the metrics that are compared, all where left out. Raises HorizonError.
+        """
+        ids = [run if isinstance(run, str) else run.id for run in runs]
+        return self.calls.compare(ids, CompareQuery(keys=keys, max_points=max_points, axis=axis))
+
+    def queue(self) -> QueueAnswer:
+        """What each device does and what waits for it, in order. Raises HorizonError."""
+        return self.calls.queue()
 
     def system(self) -> SystemAnswer:
         """What the machine has and what it uses now."""

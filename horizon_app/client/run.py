@@ -15,6 +15,7 @@ from horizon_app.contracts.events import RunOutcome
 from horizon_app.contracts.export import Exported
 from horizon_app.contracts.frames import FRAME, Frame
 from horizon_app.contracts.knobs import ChangedKnobs
+from horizon_app.contracts.run_checks import AppliedFix, RunCheck
 from horizon_app.contracts.run_state import RunState
 
 _EVENTS_PAGE = 1000
@@ -126,6 +127,15 @@ class Run:
         self.refresh()
         return answer
 
+    def undo(self, number: int | None = None) -> ChangedKnobs:
+        """Take back the newest change of a knob that was not taken back, or the one with this number.
+
+        Refused with OutOfDate where somebody else has changed knobs since this object was refreshed.
+        """
+        answer = self._calls.undo_knobs(self.id, number, version=self.view.knobs_version)
+        self.refresh()
+        return answer
+
     def edit(self, *, name: str | None = None, tags: list[str] | None = None, notes: str | None = None) -> Self:
         """Change the labels; what is left out stays."""
         given = {"name": name, "tags": tags, "notes": notes}
@@ -202,6 +212,19 @@ class Run:
     def checkpoints(self) -> list[run_view.Checkpoint]:
         """The run's checkpoints, by step."""
         return self._calls.checkpoints(self.id).checkpoints
+
+    def checks(self) -> list[RunCheck]:
+        """The checklist: whether the device waits, memory runs out, the loss runs away or swings, and what to do."""
+        return self._calls.checks(self.id).checks
+
+    def apply(self, check: str, *, start: bool = False) -> AppliedFix:
+        """Do what a check proposes, by its id: change knobs (`.knobs` of the answer) or make a new run (`.run`).
+
+        The new run is held unless it is to `start`. Raises Conflict where there is nothing to do.
+        """
+        answer = self._calls.apply(self.id, check, start=start)
+        self.refresh()
+        return answer
 
     def export(self, path: str | Path, format: Literal["csv", "json", "html"] | None = None) -> Path:
         """Write the run's history into a new file, as what its ending says. Raises FileExistsError too."""

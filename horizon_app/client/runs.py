@@ -1,11 +1,13 @@
 """The runs of a server: submit, list, get."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from horizon_app.client.calls import Calls
 from horizon_app.client.run import Run
+from horizon_app.contracts.history_query import RunQuery
 
 _PAGE = 100
 
@@ -37,18 +39,17 @@ class Runs:
         `state` is one state or several of them.
         """
         states = state if state is None or isinstance(state, str) else ",".join(state)
-        query = {"q": q, "state": states, "tag": tag, "sort": sort}
-        return islice(self._pages(query, _PAGE if limit is None else max(1, min(limit, _PAGE))), limit)
+        size = _PAGE if limit is None else max(1, min(limit, _PAGE))
+        return islice(self._pages(RunQuery(q=q, state=states, tag=tag, sort=sort, limit=size)), limit)
 
     def __iter__(self) -> Iterator[Run]:
         return self.list()
 
-    def _pages(self, query: Mapping[str, Any], size: int) -> Iterator[Run]:
-        cursor: str | None = None
+    def _pages(self, query: RunQuery) -> Iterator[Run]:
         while True:
-            page = self._calls.page({**query, "limit": size, "cursor": cursor})
+            page = self._calls.list(query)
             for view in page.runs:
                 yield Run(self._calls, view)
-            cursor = page.next_cursor
-            if cursor is None:
+            if page.next_cursor is None:
                 return
+            query = replace(query, cursor=page.next_cursor)

@@ -6,7 +6,7 @@ written last, so a folder without one was never finished, whatever else lies in 
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
@@ -120,13 +120,20 @@ def link_in(folder: Path) -> str:
     return f"{links[0].name} is a link, to {links[0].readlink()}: put the file or folder itself there"
 
 
-def changed_file(folder: Path, manifest: CheckpointManifest) -> str:
-    """Read every file whole and compare; says which one is not what was written, or nothing. Raises OSError."""
+def changed_file(
+    folder: Path, manifest: CheckpointManifest, before_each_part: Callable[[], None] = lambda: None
+) -> str:
+    """Read every file whole and compare; says which one is not what was written, or nothing.
+
+    What `before_each_part` raises ends the reading. Raises OSError.
+    """
     for name, file in manifest.files.items():
         digest = hashlib.sha256()
         with (folder / name).open("rb") as content:
+            before_each_part()
             while part := content.read(_READ_BYTES):
                 digest.update(part)
+                before_each_part()
         if digest.hexdigest() != file.sha256:
             return f"{name} holds other bytes than were written (its SHA-256 differs)"
     return ""

@@ -1,5 +1,6 @@
 """Checks: what was looked at, what is expected of it, how it stands, and what to do."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -9,9 +10,16 @@ from pydantic import BaseModel, ConfigDict, Field
 class Verdict(StrEnum):
     """How a check came out; the later word is the worse one."""
 
+    UNKNOWN = "unknown"
+    """Too little is known yet to say anything."""
     OK = "ok"
     WARNING = "warning"
     PROBLEM = "problem"
+
+    @property
+    def asks_for_something(self) -> bool:
+        """Whether somebody should do something about it."""
+        return self in (Verdict.WARNING, Verdict.PROBLEM)
 
 
 class Check(BaseModel):
@@ -39,7 +47,7 @@ class MachineReport(BaseModel):
     checks: list[Check]
 
 
-def worst(checks: list[Check]) -> Verdict:
+def worst(checks: Sequence[Check]) -> Verdict:
     """The worst verdict among these."""
     order = list(Verdict)
     return max((check.verdict for check in checks), key=order.index, default=Verdict.OK)

@@ -1,7 +1,10 @@
 """Data as a model would see it: what a preview shows."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from horizon_app.contracts.data_spec import DataSpec
 from horizon_app.contracts.problems import FieldProblem
 
 
@@ -57,3 +60,25 @@ class DataPreview(_View):
     errors: list[FieldProblem] = Field(description="the first things wrong, by file, line and field")
     num_errors: int = Field(description="all of them")
     warnings: list[FieldProblem]
+
+
+class LookAsked(BaseModel):
+    """A look at some data that the server asks its process for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    spec: DataSpec
+    paths: list[Path] = Field(description="real paths: those of the spec, resolved")
+    tokenizer_dir: Path | None = Field(description="the model's folder; null shows the samples in words")
+    most_samples: int
+
+
+class LookFailed(BaseModel):
+    """The process made a mistake: of the data nothing is known."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cause: str
+
+
+LOOK_ANSWER: TypeAdapter[DataPreview | LookFailed] = TypeAdapter(DataPreview | LookFailed)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from horizon_app.contracts.checks import Verdict
 from horizon_app.contracts.knobs import Knob, KnobStatus, KnobValue
 from horizon_app.contracts.run_state import RunState
 
@@ -13,6 +14,8 @@ SERVER = "server"
 """Who changes a state that nobody asked for: starts the next run, ends one whose worker is gone."""
 WORKER = "worker"
 COMMAND_LINE = "command line"
+MEMORY_RAN_OUT = "memory ran out"
+"""How the message of a fact begins that tells of a step for which there was too little memory."""
 
 
 def _now() -> datetime:
@@ -64,7 +67,8 @@ class FactNoted(_Event):
     (rows, tokens, fingerprint, skipped), `outcome` (data: a `RunOutcome`), `checkpoint_removed` (data: step), `resumed`
     (another worker goes on from data: step, 0 where there was no checkpoint; metrics of later steps are void),
     `skipped` (an fp16 overflow; data: step, loss_scale: the scale that overflowed), `micro_batch` (data: old, new,
-    reason), `queue` (data: action, who; of a move its position and device), `archive` (data: archived, who).
+    reason), `queue` (data: action, who; of a move its position and device), `archive` (data: archived, who), `fix`
+    (what a check proposed was done; data: check, who, set, and `knobs`: numbers of the changes, or `run`: the clone).
     """
 
     type: Literal["event"] = "event"
@@ -109,8 +113,32 @@ class KnobChanged(_Event):
     message: str = Field(description="what changed from which step on, or why it was refused")
 
 
+class CheckChanged(_Event):
+    """A check of the run's checklist came to a verdict that asks for something, to another one, or to none any more.
+
+    Told by the server. A check that is found fine for the first time is not told of.
+    """
+
+    type: Literal["check"] = "check"
+    check: str = Field(description="id of the check, for example divergence")
+    title: str
+    old: Verdict
+    new: Verdict
+    step: int = Field(description="optimizer steps done when it was looked at")
+    evidence: str = Field(description="what was found, with the numbers")
+    threshold: str = Field(description="what is expected")
+    fix: str = Field(description="what to do about it; empty where nothing has to be done")
+
+
 Event = Annotated[
-    StateChanged | MetricsRecorded | LogWritten | FactNoted | CheckpointWritten | SampleGenerated | KnobChanged,
+    StateChanged
+    | MetricsRecorded
+    | LogWritten
+    | FactNoted
+    | CheckpointWritten
+    | SampleGenerated
+    | KnobChanged
+    | CheckChanged,
     Field(discriminator="type"),
 ]
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)

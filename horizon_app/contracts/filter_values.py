@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 
 from horizon_app.contracts.run_filter import NUMERIC, Ago, FieldKind, Operator, Value
 from horizon_app.contracts.run_state import RunState
-from horizon_app.contracts.spec_fields import parse_size
+from horizon_app.contracts.sizes import parse_size
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _COUNTS = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}

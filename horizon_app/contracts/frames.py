@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from horizon_app.contracts.events import (
+    CheckChanged,
     CheckpointWritten,
     FactNoted,
     KnobChanged,
@@ -61,8 +62,14 @@ class KnobFrame(KnobChanged):
     seq: int = Field(description=_SEQ)
 
 
+class CheckFrame(CheckChanged):
+    """A check whose verdict changed, as streamed."""
+
+    seq: int = Field(description=_SEQ)
+
+
 Frame = Annotated[
-    StateFrame | MetricsFrame | LogFrame | FactFrame | CheckpointFrame | SampleFrame | KnobFrame,
+    StateFrame | MetricsFrame | LogFrame | FactFrame | CheckpointFrame | SampleFrame | KnobFrame | CheckFrame,
     Field(discriminator="type"),
 ]
 FRAME: TypeAdapter[Frame] = TypeAdapter(Frame)

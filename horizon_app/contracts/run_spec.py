@@ -182,7 +182,10 @@ class OffloadSpec(Section):
     )
     policy: Policy = knob(Policy.CLOCK_PRO, "which block leaves a full tier", main=True, live=True)
     host_memory: SizeOrAuto = knob(
-        "auto", "limit of the host tier, beyond which planes live on disk; auto takes what is free", unit="bytes"
+        "auto",
+        "limit of the host tier, beyond which planes live on disk; auto takes 80% of what is free, or less where "
+        "arena, activations and libraries need more than the rest",
+        unit="bytes",
     )
     disk: Annotated[Disk, Word] = knob(
         Disk.AUTO,

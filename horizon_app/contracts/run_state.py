@@ -52,6 +52,9 @@ TRANSITIONS: dict[RunState, frozenset[RunState]] = {
 LIVE = frozenset({_S.STARTING, _S.RUNNING, _S.PAUSED, _S.STOPPING})
 """States in which a worker process may exist."""
 
+TAKES_KNOBS = LIVE - {_S.STOPPING}
+"""States in which a worker takes changes of knobs up."""
+
 ENDED = frozenset({_S.FINISHED, _S.STOPPED, _S.FAILED, _S.INTERRUPTED})
 """States in which no worker process exists any more."""
 

@@ -1,7 +1,6 @@
 """Field types of the run spec: sizes with units, words, and values that this version can't run yet."""
 
 import math
-import re
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -9,29 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 from pydantic.functional_validators import AfterValidator
 
-_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
-_SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*$")
-
-
-def parse_size(value: object) -> int:
-    """Bytes of `16MiB`, `1.5 GiB`, `4096` or a whole number. Raises ValueError on anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"{value!r} is not a size; write for example 16MiB, 12GiB or a whole number of bytes")
-    match = _SIZE.match(str(value))
-    if match is None or match.group(2).lower() not in _UNITS:
-        raise ValueError(f"{value!r} is not a size; units are KiB, MiB and GiB, for example 16MiB")
-    size = float(match.group(1)) * _UNITS[match.group(2).lower()]
-    if size != int(size) or size <= 0:
-        raise ValueError(f"{value!r} is not a whole, positive number of bytes")
-    return int(size)
-
-
-def format_size(size: int) -> str | int:
-    """The shortest exact spelling of a number of bytes, for example 16MiB."""
-    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size % factor == 0:
-            return f"{size // factor}{unit}"
-    return size
+from horizon_app.contracts.sizes import format_size, parse_size
 
 
 def _keep_auto(value: object) -> object:

@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from horizon_app.contracts.machine_view import DataKind, DatasetEntry, DatasetsAnswer, ModelEntry, ModelsAnswer
@@ -26,20 +28,13 @@ _DATA_KINDS: dict[str, DataKind] = {
 def list_models(settings: AppSettings) -> ModelsAnswer:
     """Every model folder that a spec may name, with whether it can be trained and why not."""
     roots = _roots(settings)
-    entries = [_model(folder, settings.home) for folder in _folders(roots) if is_model_folder(folder)]
-    return ModelsAnswer(folders=[str(root) for root in roots], models=entries[:_MOST])
+    entries = (_model(folder, settings.home) for folder, _ in _folders(roots) if is_model_folder(folder))
+    return ModelsAnswer(folders=[str(root) for root in roots], models=[*islice(entries, _MOST)])
 
 
 def list_datasets(settings: AppSettings) -> DatasetsAnswer:
     """Every data file that a spec may name."""
-    entries = [
-        _dataset(path, settings.home)
-        for folder in _folders(_roots(settings))
-        if not is_model_folder(folder)
-        for path in sorted(folder.iterdir())
-        if _data_suffix(path) in _DATA_KINDS and not path.name.startswith(".") and path.is_file()
-    ]
-    return DatasetsAnswer(datasets=entries[:_MOST])
+    return DatasetsAnswer(datasets=[*islice(_datasets(settings), _MOST)])
 
 
 def spec_path(path: Path, home: Path) -> str:
@@ -54,13 +49,16 @@ def _roots(settings: AppSettings) -> list[Path]:
     ]
 
 
-def _folders(roots: list[Path]) -> Iterator[Path]:
-    """The folders below the roots, a few levels deep; links are not followed, so there is no way out and no circle."""
+def _folders(roots: list[Path]) -> Iterator[tuple[Path, list[str]]]:
+    """The folders below the roots, a few levels deep, with the names of what else lies in each.
+
+    Links are not followed, so there is no way out and no circle.
+    """
     for root in roots:
-        for place, names, _ in os.walk(root):
+        for place, names, files in os.walk(root):
             depth = len(Path(place).relative_to(root).parts)
             names[:] = sorted(name for name in names if not name.startswith(".")) if depth < _DEEPEST else []
-            yield Path(place)
+            yield Path(place), files
 
 
 def _model(folder: Path, home: Path) -> ModelEntry:
@@ -74,6 +72,16 @@ def _model(folder: Path, home: Path) -> ModelEntry:
         layers=facts.layers, dtype=facts.dtype, bytes=facts.weight_bytes, has_weights=facts.has_weights,
         trainable=Init.PRETRAINED in starts_from, starts_from=starts_from, reason=reason,
     )  # fmt: skip
+
+
+def _datasets(settings: AppSettings) -> Iterator[DatasetEntry]:
+    for folder, names in _folders(_roots(settings)):
+        if is_model_folder(folder):
+            continue
+        for path in [folder / name for name in sorted(names) if not name.startswith(".")]:
+            with suppress(FileNotFoundError):  # what is being fetched gets another name while it is listed
+                if _data_suffix(path) in _DATA_KINDS and path.is_file():
+                    yield _dataset(path, settings.home)
 
 
 def _dataset(path: Path, home: Path) -> DatasetEntry:

@@ -45,13 +45,16 @@ class Dispatcher:
     def look_once(self) -> None:
         """Record what the workers of live runs have written since anybody watched them, without going on to watch."""
         for run in self._live():
-            self._supervisor(run).look()
+            supervisor = self._supervisor(run)
+            while not supervisor.look() and supervisor.is_behind:
+                pass
 
     def settle(self, run: StoredRun) -> None:
         """Record what a run's worker has written; where that is gone without a last word, end the run."""
         supervisor = self._supervisor(run)
-        while not supervisor.look() and supervisor.misses_worker:
-            time.sleep(TICK_S)
+        while not supervisor.look() and (supervisor.is_behind or supervisor.misses_worker):
+            if not supervisor.is_behind:
+                time.sleep(TICK_S)
 
     async def run(self, *, only: str | None = None, may_start: Callable[[], bool] = lambda: True) -> None:
         """Until cancelled. `only` is the one run that may be started here; `may_start` is asked before each start."""

@@ -80,6 +80,17 @@ class NothingToUndo(ControlError):
     """No change of a knob can be taken back."""
 
 
+class CheckNotFound(ControlError):
+    """The run's checklist has no such item."""
+
+    def __init__(self, *, check: str, known: Sequence[str]) -> None:
+        super().__init__(f"there is no check {check[:60]!r}; there are {', '.join(known)}")
+
+
+class NothingToApply(ControlError):
+    """A check has no fix that a machine can carry out, or needs none."""
+
+
 class RunIsLive(ControlError):
     """Something was asked that needs a run to have ended."""
 

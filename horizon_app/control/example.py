@@ -1,4 +1,4 @@
-"""The starter example, written by a process of its own: it needs the heavy libraries, and the server stays light."""
+"""The starter example, written by a process of its own: it trains a tokenizer, and the server stays light."""
 
 import subprocess
 import sys

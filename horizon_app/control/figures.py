@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from horizon_app.contracts.run_state import RunState
-from horizon_app.control.hub import Hub
 from horizon_app.settings import AppSettings
 from horizon_app.store.database import Database
 from horizon_app.store.figures import database_bytes, queue_lengths, run_counts
@@ -40,12 +39,12 @@ class Figures:
     free_bytes: int
 
 
-def take_figures(database: Database, hub: Hub, settings: AppSettings) -> Figures:
+def take_figures(database: Database, settings: AppSettings, *, viewers: int) -> Figures:
     """All of them, from one moment of the database. Raises OSError."""
     with database.read() as tx:
         counts, queued, live, size = run_counts(tx), queue_lengths(tx), live_runs(tx), database_bytes(tx)
     return Figures(
-        runs=counts, queued=queued, live=[_run(run, settings) for run in live[:MOST_RUNS]], viewers=hub.num_viewers,
+        runs=counts, queued=queued, live=[_run(run, settings) for run in live[:MOST_RUNS]], viewers=viewers,
         database_bytes=size, free_bytes=shutil.disk_usage(settings.home).free,
     )  # fmt: skip
 

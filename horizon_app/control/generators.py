@@ -104,11 +104,15 @@ class GeneratorProcess:
 
     async def _read(self) -> GeneratorEvent:
         stdout = self._process and self._process.stdout
-        line = b"" if stdout is None else await stdout.readline()
-        if not line:
-            await self.close()  # its output ends a moment before it does: nobody may take it for alive meanwhile
-            raise GeneratorFailed(self._last_words())
-        return GENERATOR_EVENT.validate_json(line)
+        try:
+            line = b"" if stdout is None else await stdout.readline()
+            if line:
+                return GENERATOR_EVENT.validate_json(line)
+        except ValueError as error:  # a line without end, or one that says nothing known
+            await self.close()
+            raise GeneratorFailed(f"its process does not speak as it should: {error}") from error
+        await self.close()  # its output ends a moment before it does: nobody may take it for alive meanwhile
+        raise GeneratorFailed(self._last_words())
 
     def _last_words(self) -> str:
         return f"its process is gone{last_line(self._log_path)}"
@@ -164,6 +168,8 @@ class Generators:
         return self._process
 
     async def _finish(self) -> None:
-        if self._process is not None:
-            await self._process.finish()
-        self._busy = None
+        try:
+            if self._process is not None:
+                await self._process.finish()
+        finally:
+            self._busy = None

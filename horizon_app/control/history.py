@@ -9,6 +9,7 @@ from typing import Any, Literal
 from horizon_app.contracts.filter_parse import parse_filter
 from horizon_app.contracts.frames import FRAME, Frame
 from horizon_app.contracts.residency import BlockLayout
+from horizon_app.contracts.run_checks import RunChecks
 from horizon_app.contracts.run_filter import FilterRefused
 from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.run_view import (
@@ -22,6 +23,7 @@ from horizon_app.contracts.run_view import (
     SeriesAnswer,
     SupersededSeries,
 )
+from horizon_app.control.checklist import checklist
 from horizon_app.control.checkpoints import list_checkpoints
 from horizon_app.control.errors import BadQuery, NothingRecorded, RunNotFound
 from horizon_app.control.run_folder import RunFolder
@@ -37,7 +39,7 @@ from horizon_app.store.segments import segments_of, superseded_series
 
 _COMMIT_SLACK = timedelta(seconds=5)
 """How long after its time a change may come to be seen."""
-TIMELINE_TYPES = ("state", "event", "checkpoint", "sample", "knobs")
+TIMELINE_TYPES = ("state", "event", "checkpoint", "sample", "knobs", "check")
 """What a run's timeline shows: everything but metrics and log lines."""
 
 
@@ -100,6 +102,11 @@ class History:
             self._get(tx, run_id)
             recorded = checkpoints_of(tx, run_id)
         return CheckpointsAnswer(checkpoints=list_checkpoints(self._folder(run_id), run_id, recorded))
+
+    def checks(self, run_id: str) -> RunChecks:
+        """The checklist of a run. Raises RunNotFound."""
+        with self._database.read() as tx:
+            return checklist(tx, run_id)
 
     def summary(self, run_id: str) -> Run | None:
         """One run as the history lists it; None where there is none."""
@@ -171,7 +178,7 @@ class History:
             run = self._get(tx, run_id)
             which = LogFilter(after=after, before=before, text=text, level=level)
             page = log_lines(tx, run_id, which, limit=limit)
-        lines = [LogLine.model_validate(line) for line in page.lines]
+        lines = [LogLine.model_construct(**line._asdict()) for line in page.lines]  # checked when they were recorded
         return LogAnswer(lines=lines, scanned_to=page.scanned_to, last_seq=run.last_seq)
 
     def residency(self, run_id: str, step: int | None = None) -> ResidencyAnswer:

@@ -95,7 +95,9 @@ class HistoryExports:
         yield from self._json_list("logs", self._events(run.id, ("log",)))
         with self._database.read() as tx:
             changes = [change.model_dump(mode="json") for change in changes_of(tx, run.id)]
-        yield f',"knobs":{dump_json(changes)},"segments":{dump_json(body["segments"])}'.encode()
+        checks = [check.model_dump(mode="json") for check in self._history.checks(run.id).checks]
+        yield f',"knobs":{dump_json(changes)},"checks":{dump_json(checks)}'.encode()
+        yield f',"segments":{dump_json(body["segments"])}'.encode()
         yield from self._json_list("superseded", self._superseded(run.id))
         yield f',"checkpoints":{dump_json(body["checkpoints"])}}}\n'.encode()
 

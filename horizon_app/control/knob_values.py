@@ -33,6 +33,7 @@ def ranges(
     """Every knob with its value in force and what may be asked for."""
     plan = plan or {}
     blocks = plan.get("blocks")
+    has_prompts = bool(spec.get("samples", {}).get("prompts"))
     limits: dict[Knob, dict[str, Any]] = {
         Knob.PREFETCH_WINDOW: {"minimum": 0, "maximum": WIDEST_WINDOW, "words": ["auto"], "unit": "compute steps"},
         Knob.MAX_GPU_BLOCKS: {
@@ -42,7 +43,7 @@ def ranges(
         Knob.POLICY: {"words": [policy.value for policy in Policy]},
         Knob.CHECKPOINT_EVERY: {"minimum": 0, "unit": "steps"},
         Knob.EVALUATION_EVERY: {"minimum": 0, "unit": "steps", "fixed": "" if _has_eval_data(spec) else _NO_EVAL_DATA},
-        Knob.SAMPLES_EVERY: {"minimum": 0, "unit": "steps", "fixed": "" if spec["samples"]["prompts"] else _NO_PROMPTS},
+        Knob.SAMPLES_EVERY: {"minimum": 0, "unit": "steps", "fixed": "" if has_prompts else _NO_PROMPTS},
     }  # fmt: skip
     values = values_in_force(spec, plan, changed)
     return {knob: KnobRange(knob=knob, spec_key=knob.spec_key, value=values[knob], **limits[knob]) for knob in Knob}
@@ -85,7 +86,8 @@ _NO_PROMPTS = "the run has no prompts (samples.prompts)"
 
 
 def _has_eval_data(spec: Mapping[str, Any]) -> bool:
-    return bool(spec["data"].get("eval_path") or spec["data"].get("eval_fraction"))
+    data = spec.get("data", {})
+    return bool(data.get("eval_path") or data.get("eval_fraction"))
 
 
 def _of_spec(spec: Mapping[str, Any], knob: Knob) -> KnobValue | None:

@@ -18,7 +18,7 @@ from horizon_app.contracts.knobs import (
     KnobValue,
 )
 from horizon_app.contracts.problems import FieldProblem
-from horizon_app.contracts.run_state import LIVE, RunState
+from horizon_app.contracts.run_state import TAKES_KNOBS
 from horizon_app.control.errors import KnobsChangedSince, KnobsRefused, NothingToUndo, RunNotFound, RunNotLive
 from horizon_app.control.hub import Hub
 from horizon_app.control.knob_values import ranges, read_wishes
@@ -30,7 +30,6 @@ from horizon_app.store.runs import StoredOrder, StoredRun, get_order, get_run, u
 
 PATIENCE_S = 5.0
 """How long whoever asks waits for the worker; a step may take longer, and then the change is still asked for."""
-_CHANGEABLE = LIVE - {RunState.STOPPING}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +105,7 @@ class Knobs:
                 await viewer.wait(left)
 
     def _require_live(self, run: StoredRun) -> None:
-        if run.state not in _CHANGEABLE:
+        if run.state not in TAKES_KNOBS:
             raise RunNotLive(run_id=run.id, state=run.state, action="change; give other values when it is resumed")
 
     def _tell(

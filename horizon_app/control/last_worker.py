@@ -24,4 +24,4 @@ def wait_for_last_worker(run: StoredRun, folder: RunFolder) -> None:
 def living_worker(run: StoredRun, folder: RunFolder) -> int | None:
     """The process id of a run's worker while it lives."""
     known = (run.pid, run.process_start) if run.pid is not None and run.process_start is not None else folder.worker()
-    return known[0] if known is not None and process_watch.is_alive(*known) else None
+    return known[0] if known is not None and process_watch.is_alive(run.id, *known) else None

@@ -36,10 +36,13 @@ def change_state(tx: Transaction, run_id: str, new: RunState, reason: str = "", 
     tell(tx, run, event)
 
 
-def tell(tx: Transaction, run: StoredRun, event: Event) -> None:
-    """Append an event to the stream of a locked run that nothing was appended to since it was read."""
-    append_events(tx, run.id, [NewEvent(seq=run.last_seq + 1, journal_seq=None, event=event)])
-    update_run(tx, run.id, last_seq=run.last_seq + 1)
+def tell(tx: Transaction, run: StoredRun, *events: Event) -> None:
+    """Append events of the server's own to the stream of a locked run; nothing was appended since it was read."""
+    rows = [
+        NewEvent(seq=seq, journal_seq=None, event=event) for seq, event in enumerate(events, start=run.last_seq + 1)
+    ]
+    append_events(tx, run.id, rows)
+    update_run(tx, run.id, last_seq=run.last_seq + len(rows))
 
 
 def read_run(tx: Transaction, run_id: str) -> StoredRun:

@@ -14,11 +14,14 @@ _CLOCK_SLACK_S = 2.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-def is_alive(pid: int, start_time: float) -> bool:
-    """Whether this very process runs; another one with the same id, or one that nobody has buried, does not count."""
+def is_alive(run_id: str, pid: int, start_time: float) -> bool:
+    """Whether a run's worker runs: another process with the same id, or one that nobody has buried, does not count.
+
+    When a process started is told by the clock on the wall, which may have been set since: then its variable tells.
+    """
     try:
         process = psutil.Process(pid)
-        same = abs(process.create_time() - start_time) < _CLOCK_SLACK_S
+        same = abs(process.create_time() - start_time) < _CLOCK_SLACK_S or _belongs(process, run_id, None)
         return same and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False

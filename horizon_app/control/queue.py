@@ -6,7 +6,7 @@ from horizon_app.contracts.events import FactNoted
 from horizon_app.contracts.run_state import RunState
 from horizon_app.contracts.run_view import DeviceQueue, QueueAnswer, Run
 from horizon_app.control.errors import BadQuery, NotQueued
-from horizon_app.control.lifecycle import locked_run, tell
+from horizon_app.control.lifecycle import locked_run, read_run, tell
 from horizon_app.control.scheduler import may_run_beside
 from horizon_app.control.views import run_view
 from horizon_app.store.database import Database, Transaction
@@ -39,7 +39,7 @@ class Queue:
     def holders(self, run_id: str) -> list[Run]:
         """The live runs that a run has to wait for. Raises RunNotFound."""
         with self._database.read() as tx:
-            run = locked_run(tx, run_id)
+            run = read_run(tx, run_id)
             return [run_view(other) for other in live_runs(tx) if not may_run_beside(run, other)]
 
     def start(self, run_id: str, *, who: str) -> Run:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from horizon_app.contracts.events import (
     EVENT,
+    CheckChanged,
     CheckpointWritten,
     Event,
     FactNoted,
@@ -22,9 +23,11 @@ from horizon_app.contracts.events import (
     metrics_event,
 )
 from horizon_app.contracts.knobs import KnobStatus
+from horizon_app.contracts.run_state import ENDED
 from horizon_app.control import sparkline
+from horizon_app.control.checklist import update_checklist
 from horizon_app.control.errors import IllegalTransition
-from horizon_app.control.lifecycle import enter_state
+from horizon_app.control.lifecycle import enter_state, locked_run, tell
 from horizon_app.store.checkpoints import forget_checkpoint, record_checkpoint
 from horizon_app.store.database import Database, Transaction
 from horizon_app.store.events import NewEvent, append_events
@@ -57,6 +60,9 @@ def record_batch(database: Database, run_id: str, batch: JournalBatch) -> Stored
         lines = batch.lines[max(0, run.journal_seq + 1 - batch.first_line) :]
         if lines:
             _Fold(tx, run).record(lines, batch.end_bytes)
+            run = locked_run(tx, run_id)
+            if run.state in ENDED:  # at once: who reads the stream to its end sees what came of the checks
+                update_checklist(tx, run)
         return get_run(tx, run_id)
 
 
@@ -66,11 +72,7 @@ def note(database: Database, run_id: str, events: Sequence[Event]) -> None:
         run = get_run(tx, run_id, lock=True)
         if run is None:
             return
-        rows = [
-            NewEvent(seq=seq, journal_seq=None, event=event) for seq, event in enumerate(events, start=run.last_seq + 1)
-        ]
-        append_events(tx, run_id, rows)
-        update_run(tx, run_id, last_seq=run.last_seq + len(rows))
+        tell(tx, run, *events)
 
 
 @dataclass
@@ -109,11 +111,13 @@ class _Fold:
                 record_checkpoint(self.tx, self.run.id, event)
             case KnobChanged():
                 self._knob(event)
-            case LogWritten() | SampleGenerated():
+            case LogWritten() | SampleGenerated() | CheckChanged():
                 pass
         return event
 
     def _state(self, event: StateChanged) -> Event:
+        if event.state in ENDED:
+            self._write()  # a run that ends is listed with what it has by then
         try:
             enter_state(self.tx, replace(self.run, step=self.changes.get("step", self.run.step)), event)
         except IllegalTransition as error:
@@ -122,6 +126,11 @@ class _Fold:
             return LogWritten(time=event.time, level="debug", message=text)
         self.run = replace(self.run, state=event.state)
         return event
+
+    def _write(self) -> None:
+        update_run(self.tx, self.run.id, **self.changes)
+        self.changes.clear()
+        self.run = get_run(self.tx, self.run.id) or self.run
 
     def _metrics(self, event: MetricsRecorded) -> None:
         self.metrics.append(event)

@@ -15,7 +15,8 @@ from horizon_app.contracts.residency import HEADER_BYTES, decode_header, frame_b
 from horizon_app.contracts.run_state import RunState
 from horizon_app.control.errors import RunNotFound
 
-_READ_BYTES = 4 << 20
+_READ_BYTES = 512 << 10
+"""Of a journal at once: what is recorded in one transaction, some tenths of a second in which others wait to write."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +75,7 @@ class RunFolder:
             (self.path / name).unlink(missing_ok=True)
 
     def read_journal(self, start: int) -> tuple[list[bytes], int]:
-        """Whole lines of the journal from a byte on, a few MiB at most, and the offset behind them."""
+        """Whole lines of the journal from a byte on, half a MiB or one line, and the offset behind them."""
         size = _READ_BYTES
         while True:
             try:

@@ -16,13 +16,15 @@ from enum import Enum
 from horizon_app.contracts.events import SERVER, Event, LogWritten
 from horizon_app.contracts.run_state import ENDED, Cause, RunState
 from horizon_app.control import process_watch
+from horizon_app.control.checklist import ChecklistPace, update_checklist
 from horizon_app.control.errors import IllegalTransition, RunNotFound
 from horizon_app.control.hub import Hub
+from horizon_app.control.journal_follower import JournalFollower
 from horizon_app.control.launcher import Launcher
-from horizon_app.control.lifecycle import change_state
+from horizon_app.control.lifecycle import change_state, locked_run
 from horizon_app.control.memory import memory_here, oom_kills
 from horizon_app.control.patience import patience_s, stopping_s
-from horizon_app.control.recorder import JournalBatch, note, record_batch
+from horizon_app.control.recorder import note
 from horizon_app.control.run_folder import RunFolder
 from horizon_app.control.worker_end import WorkerEnd
 from horizon_app.settings import AppSettings
@@ -63,10 +65,10 @@ class Supervisor:
         self._launcher = launcher
         self._settings = settings
         self._folder = RunFolder(settings.runs_dir, run.id)
-        self._read_bytes = run.journal_bytes
-        self._read_lines = run.journal_seq
+        self._journal = JournalFollower(database, self._folder, run)
         self._frame: bytes | None = None
         self._trouble = ""
+        self._checklist = ChecklistPace()
         self._begin_life()
 
     def _begin_life(self) -> None:
@@ -93,21 +95,29 @@ class Supervisor:
                 self._hub.show_frame(self._run.id, self._frames, self._frame)
                 self._frame = None
             if not done:
-                await asyncio.sleep(AFTER_TROUBLE_S if self._trouble else TICK_S)
+                await asyncio.sleep(AFTER_TROUBLE_S if self._trouble else 0.0 if self.is_behind else TICK_S)
 
     def look(self) -> bool:
-        """Record what the worker has written since, and act on what is seen; True once nothing is left to watch."""
+        """Record what the worker has written since, and act on what is seen; True once nothing is left to watch.
+
+        Of a long journal one piece is recorded, and nothing is done about the process until none is left (`is_behind`).
+        """
         process = self._process()  # before the journal is read: what a process wrote before it went is read after
-        self._record_journal()
+        life = self._run.started_at
+        recorded = self._journal.record_next()
+        self._run = recorded or self._run
+        judged = not self.is_behind and self._checklist.look(self._database, self._run, self._folder)
         if self._hub.is_watched(self._run.id):
             self._frames, self._frame = self._folder.newest_frame(self._frames)
-        life = self._run.started_at
-        if not self._refresh() or self._run.state is RunState.QUEUED:
+        is_there = (recorded is not None and not judged) or self._refresh()
+        if not is_there or self._run.state is RunState.QUEUED:
             return True
         if self._run.started_at != life:
             self._begin_life()
             return False  # what was seen of a process was seen of the last one
         self._trouble = ""
+        if self.is_behind:
+            return False
         if self._run.state in ENDED:
             return self._see_off(process)
         if process is not _Process.ALIVE:
@@ -121,6 +131,11 @@ class Supervisor:
         return False
 
     @property
+    def is_behind(self) -> bool:
+        """Whether the journal holds more that can be recorded at once."""
+        return self._journal.is_behind
+
+    @property
     def misses_worker(self) -> bool:
         """Whether the run is live but its worker is gone, which counts after a moment."""
         return self._gone_since is not None
@@ -131,24 +146,12 @@ class Supervisor:
         known = self._known_worker()
         if known is None:
             return _Process.UNKNOWN
-        return _Process.ALIVE if process_watch.is_alive(*known) else _Process.GONE
+        return _Process.ALIVE if process_watch.is_alive(self._run.id, *known) else _Process.GONE
 
     def _known_worker(self) -> tuple[int, float] | None:
         if self._run.pid is not None and self._run.process_start is not None:
             return self._run.pid, self._run.process_start
         return self._folder.worker()
-
-    def _record_journal(self) -> None:
-        while True:
-            lines, end = self._folder.read_journal(self._read_bytes)
-            if not lines:
-                return
-            batch = JournalBatch(first_line=self._read_lines + 1, end_bytes=end, lines=lines)
-            run = record_batch(self._database, self._run.id, batch)
-            if run is None:
-                return
-            self._run = run
-            self._read_bytes, self._read_lines = run.journal_bytes, run.journal_seq
 
     def _refresh(self) -> bool:
         with self._database.read() as tx:
@@ -222,6 +225,7 @@ class Supervisor:
                 change_state(tx, self._run.id, state, reason, who=SERVER)
                 ending: dict[str, object] = {"exit_status": self._launcher.exit_status(self._run.id)}
                 update_run(tx, self._run.id, **ending, **({} if cause is None else {"cause": cause.value}))
+                update_checklist(tx, locked_run(tx, self._run.id), peak_bytes=self._folder.peak_bytes())
         except (IllegalTransition, RunNotFound):
             return  # another process was quicker
         finally:

@@ -46,7 +46,10 @@ def read_headers(folder: Path) -> tuple[dict[str, Header], int]:
     absent = [f"{name} in {file}" for name, file in named.items() if name not in tensors]
     if absent:
         raise Unreadable(f"{_INDEX} promises {len(absent)} tensors that are not there: {', '.join(absent[:5])}")
-    return tensors, sum(path.stat().st_size for path in files)
+    try:
+        return tensors, sum(path.stat().st_size for path in files)
+    except OSError as error:  # one went away meanwhile
+        raise Unreadable(f"{error.filename} can't be read: {error.strerror}") from error
 
 
 def _weight_map(index: Path) -> dict[str, str]:

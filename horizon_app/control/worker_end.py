@@ -4,6 +4,7 @@ import signal
 from dataclasses import dataclass
 
 from horizon_app.contracts.run_state import Cause
+from horizon_app.contracts.sizes import show_bytes
 from horizon_app.control.memory import Memory
 
 
@@ -61,10 +62,6 @@ class WorkerEnd:
         return f"; the kernel reports no kill for memory; {self._figures()}" if self.exit_code is not None else ""
 
     def _figures(self) -> str:
-        peak = "" if self.peak_bytes is None else f"it held {_mebibytes(self.peak_bytes)} at most, "
+        peak = "" if self.peak_bytes is None else f"it held {show_bytes(self.peak_bytes)} at most, "
         whose = "its control group may hold" if self.memory.is_limited else "the machine has"
-        return f"{peak}{whose} {_mebibytes(self.memory.total_bytes)}"
-
-
-def _mebibytes(num_bytes: int) -> str:
-    return f"{num_bytes / (1 << 20):,.1f} MiB"
+        return f"{peak}{whose} {show_bytes(self.memory.total_bytes)}"

@@ -16,19 +16,21 @@ from horizon_app.control.archive import set_archived
 from horizon_app.control.checkpoints import set_pin
 from horizon_app.control.cloning import clone, paths_of
 from horizon_app.control.comparison import Comparisons
-from horizon_app.control.data_preview import data_problems
+from horizon_app.control.data_preview import DataLooks
 from horizon_app.control.deletion import Deletion
 from horizon_app.control.dispatcher import Dispatcher
 from horizon_app.control.errors import RunNotLive
+from horizon_app.control.fixes import Fixes
 from horizon_app.control.generators import Generators
 from horizon_app.control.history import History
 from horizon_app.control.history_export import HistoryExports
-from horizon_app.control.hub import Hub
+from horizon_app.control.hub import Hub, Wrap, plain
 from horizon_app.control.knobs import Knobs
 from horizon_app.control.labels import label_problems
 from horizon_app.control.launcher import Launcher
 from horizon_app.control.lifecycle import change_state, locked_run, read_run
 from horizon_app.control.machine import Machine
+from horizon_app.control.overview import Overview
 from horizon_app.control.paths import PathRules, rules_for_clients, rules_for_clone, rules_for_user
 from horizon_app.control.pausing import Pausing
 from horizon_app.control.queue import Queue
@@ -48,8 +50,10 @@ _HOME_FOLDERS = ("models", "data", "examples", "runs")
 class Workstation:
     """The use cases. Its plain methods may be called from any thread; each is one short transaction or two."""
 
-    def __init__(self, settings: AppSettings) -> None:
+    def __init__(self, settings: AppSettings, wrap: Wrap = plain) -> None:
+        """`wrap` makes of a text or residency frame what viewers are given."""
         self.settings = settings
+        self._wrap = wrap
         self.machine = Machine()
         self.launcher = Launcher(settings)
         self.generators = Generators(idle_s=settings.generator_idle_s)
@@ -61,12 +65,15 @@ class Workstation:
             (self.settings.home / name).mkdir(parents=True, exist_ok=True)
         self.database: Database = open_database(self.settings)
         migrate(self.database)
-        self.hub = Hub(self.database)
+        self.looks = DataLooks(self.settings)
         self.history = History(self.database, self.settings)
+        self.overview = Overview(self.history, self._wrap)
+        self.hub = Hub(self.database, self._wrap, self.overview.mark)
         self.comparisons = Comparisons(self.database, self.history)
         self.exports = HistoryExports(self.database, self.history)
         self.pausing = Pausing(self.database, self.settings)
         self.knobs = Knobs(self.database, self.hub, self.settings)
+        self.fixes = Fixes(self.database, self.knobs, self.clone)
         self.queue = Queue(self.database)
         self.deletion = Deletion(self.database, self.settings.runs_dir)
         self.dispatcher = Dispatcher(
@@ -80,7 +87,8 @@ class Workstation:
         self.dispatcher.look_once()
 
     def close(self) -> None:
-        """Close the database. Runs go on without us."""
+        """Close the database, and end the looks at data. Runs go on without us."""
+        self.looks.close()
         self.database.close()
 
     def __enter__(self) -> Self:
@@ -282,7 +290,7 @@ class Workstation:
     def _place(self, rules: PathRules) -> Place:
         return Place(
             rules=rules, runs_dir=self.settings.runs_dir, machine_facts=self.machine.facts,
-            check_data=data_problems if self.settings.check_data else lambda spec, paths, tokenizer_dir: [],
+            check_data=self.looks.problems if self.settings.check_data else lambda spec, paths, tokenizer_dir: [],
         )  # fmt: skip
 
     def _folder(self, run_id: str) -> RunFolder:

@@ -3,10 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-
-def show_bytes(count: float) -> str:
-    """A number of bytes as messages show it."""
-    return f"{count / 2**20:,.1f} MiB" if count >= 2**20 else f"{count / 2**10:,.1f} KiB"
+from horizon_app.contracts.sizes import show_bytes
 
 
 class EngineError(Exception):

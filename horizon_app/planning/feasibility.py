@@ -4,7 +4,7 @@ import math
 
 from horizon_app.contracts.problems import FieldProblem
 from horizon_app.contracts.run_spec import Compute, Disk, Init, OffloadSpec, OptimizerState, RunSpec
-from horizon_app.contracts.spec_fields import format_size
+from horizon_app.contracts.sizes import format_size
 from horizon_app.planning.facts import MachineFacts, ModelFacts
 
 MASTER_BYTES = 4

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, TextClause, insert, select
+from sqlalchemy import ColumnElement, Select, TextClause, bindparam, insert, select
 
 from horizon_app.contracts.events import Event
 from horizon_app.store.database import Transaction
@@ -15,6 +15,15 @@ _T = EventTable
 _LEVELS = ("debug", "info", "warning", "error")
 SCAN_LINES = 20_000
 """Log lines looked at for one answer: some hundredths of a second."""
+_FRAME = (_T.seq, _T.time, _T.type, _T.level, _T.message, _T.body)
+
+# Built once: it is carried out ten times a second for a run that is looked at, and to build it takes longer.
+_AFTER = (
+    select(*_FRAME)
+    .where(_T.run_id == bindparam("run"), _T.seq > bindparam("place"))
+    .order_by(_T.seq)
+    .limit(bindparam("most"))
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,10 +69,15 @@ def events_after(
     tx: Transaction, run_id: str, after: int, *, limit: int, types: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
     """Up to `limit` text frames that follow `after`, in order."""
-    query = select(_T).where(_T.run_id == run_id, _T.seq > after).order_by(_T.seq).limit(limit)
-    if types is not None:
-        query = query.where(_T.type.in_(types))
-    return _frames(tx, query)
+    query = _AFTER if types is None else _AFTER.where(_T.type.in_(types))
+    return [_frame(row) for row in tx.execute(query, {"run": run_id, "place": after, "most": limit})]
+
+
+def facts_saying(tx: Transaction, run_id: str, beginning: str, *, limit: int) -> list[dict[str, Any]]:
+    """The last `limit` facts whose message begins with a text, in order; others, which may be large, are not read."""
+    saying = _T.message.startswith(beginning, autoescape=True)
+    query = select(_T).where(_T.run_id == run_id, _T.type == "event", saying).order_by(_T.seq.desc()).limit(limit)
+    return _frames(tx, query)[::-1]
 
 
 def event_at(tx: Transaction, run_id: str, seq: int) -> dict[str, Any] | None:
@@ -72,11 +86,20 @@ def event_at(tx: Transaction, run_id: str, seq: int) -> dict[str, Any] | None:
     return found[0] if found else None
 
 
+class StoredLine(NamedTuple):
+    """One log line."""
+
+    seq: int
+    time: datetime
+    level: Literal["debug", "info", "warning", "error"]
+    message: str
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogPage:
     """Log lines in order, and the place from which to go on; None where there is nothing further to look at."""
 
-    lines: list[dict[str, Any]]
+    lines: list[StoredLine]
     scanned_to: int | None
 
 
@@ -97,16 +120,16 @@ def log_lines(tx: Transaction, run_id: str, which: LogFilter, *, limit: int) -> 
         within.append(_T.seq <= end if forward else _T.seq >= end)
     within += [_T.message.icontains(which.text, autoescape=True)] if which.text else []
     within += [_T.level.in_(_LEVELS[_LEVELS.index(which.level) :])] if which.level is not None else []
-    found = _frames(tx, select(_T).where(*within).order_by(order).limit(limit))
+    columns = (_T.seq, _T.time, _T.level, _T.message)
+    rows = tx.execute(select(*columns).where(*within).order_by(order).limit(limit))
+    found = [StoredLine(*row) for row in rows]
     if len(found) == limit:
-        end = found[-1]["seq"]
+        end = found[-1].seq
     return LogPage(lines=found if forward else found[::-1], scanned_to=end)
 
 
 def _frames(tx: Transaction, query: Select[Any]) -> list[dict[str, Any]]:
-    return [_frame(row) for row in tx.execute(query.with_only_columns(
-        _T.seq, _T.time, _T.type, _T.level, _T.message, _T.body
-    ))]  # fmt: skip
+    return [_frame(row) for row in tx.execute(query.with_only_columns(*_FRAME))]
 
 
 def _frame(row: Any) -> dict[str, Any]:

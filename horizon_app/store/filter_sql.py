@@ -21,8 +21,8 @@ from horizon_app.contracts.run_filter import (
     field_kind,
 )
 from horizon_app.contracts.run_state import LIVE
-from horizon_app.store import run_texts
-from horizon_app.store.sql_functions import json_number, json_size, json_text, seconds_between
+from horizon_app.store import run_texts, run_values
+from horizon_app.store.sql_functions import seconds_between
 from horizon_app.store.tables import RunTable, UtcTime
 
 _T = RunTable
@@ -37,24 +37,51 @@ TIMES: dict[str, Any] = {"created": _T.created_at, "started": _T.started_at, "en
 def condition(filter_: Filter, *, dialect: str, now: datetime) -> ColumnElement[bool]:
     """A condition that is true or false of every run, never null."""
 
-    def compiled(term: Filter) -> ColumnElement[bool]:
+    def compiled(term: Filter, *, of_texts: bool = False) -> ColumnElement[bool]:
+        """`of_texts`: as a condition on the row of a run's texts, since nothing but texts is asked for."""
+        if not of_texts and _is_of_texts(term):
+            return run_texts.among(compiled(term, of_texts=True))
         match term:
             case Words(text):
                 return run_texts.holds(dialect, text)
+            case Holds(field, text) if of_texts:
+                return run_texts.holds(dialect, text, field)
             case Holds(field, text):
-                return _holds(dialect, field, text)
+                return run_values.has_value(field, run_values.spec_text.contains(text.casefold(), autoescape=True))
             case Comparison(field, "!=", value):
-                return not_(compiled(Comparison(field, "=", value)))
+                return not_(compiled(Comparison(field, "=", value), of_texts=of_texts))
+            case Comparison(field, _, value) if of_texts:
+                return run_texts.equals(str(value), field)
             case Comparison():
                 return _compared(dialect, term, now)
             case Not(inner):
-                return not_(compiled(inner))
+                return not_(compiled(inner, of_texts=of_texts))
             case AllOf(terms):
-                return and_(*(compiled(one) for one in terms))
+                return and_(*(compiled(one, of_texts=of_texts) for one in _gathered(AllOf, terms)))
             case AnyOf(terms):
-                return or_(*(compiled(one) for one in terms))
+                return or_(*(compiled(one, of_texts=of_texts) for one in _gathered(AnyOf, terms)))
 
     return compiled(filter_)
+
+
+def _is_of_texts(term: Filter) -> bool:
+    """Whether nothing but texts is asked for."""
+    match term:
+        case Words():
+            return True
+        case Holds(field) | Comparison(field):
+            return field_kind(field) is FieldKind.TEXT
+        case Not(inner):
+            return _is_of_texts(inner)
+        case AllOf(terms) | AnyOf(terms):
+            return all(map(_is_of_texts, terms))
+
+
+def _gathered(join: type[AllOf | AnyOf], terms: tuple[Filter, ...]) -> list[Filter]:
+    """The same terms with those about texts as one, the last: texts are long, and so are read once, if at all."""
+    texts = tuple(term for term in terms if _is_of_texts(term))
+    rest = [term for term in terms if not _is_of_texts(term)]
+    return [*rest, join(texts)] if rest and len(texts) > 1 else [*rest, *texts]
 
 
 def duration(dialect: str, now: datetime) -> ColumnElement[float | None]:
@@ -66,24 +93,15 @@ def duration(dialect: str, now: datetime) -> ColumnElement[float | None]:
 
 def metric(dialect: str, key: str) -> ColumnElement[float | None]:
     """Last value of a metric; null where there is none or it was not finite."""
-    return KEPT[key] if key in KEPT else json_number(dialect, _T.metrics, key)
-
-
-def _holds(dialect: str, field: str, text: str) -> ColumnElement[bool]:
-    if field_kind(field) is FieldKind.TEXT:
-        return run_texts.holds(dialect, text, field)
-    value = json_text(dialect, _T.spec, *field.split("."))
-    return _never_null(value.icontains(text, autoescape=True))
+    return KEPT[key] if key in KEPT else run_values.last_metric(dialect, key)
 
 
 def _compared(dialect: str, term: Comparison, now: datetime) -> ColumnElement[bool]:
     kind, value = field_kind(term.field), term.value
     if kind is FieldKind.TAG:
-        return run_texts.has_tag(dialect, str(value))
+        return run_values.has_tag(str(value))
     if kind is FieldKind.STATE:
         return _T.state == value
-    if kind is FieldKind.TEXT:
-        return run_texts.equals(str(value), term.field)
     if kind is FieldKind.TIME:
         return _timed(TIMES[term.field], term.operator, value, now)
     if kind is FieldKind.DURATION:
@@ -92,20 +110,17 @@ def _compared(dialect: str, term: Comparison, now: datetime) -> ColumnElement[bo
         return _ordered(cast(NUMBERS[term.field], Float), term.operator, value)
     if kind is FieldKind.METRIC:
         return _ordered(metric(dialect, term.field), term.operator, value)
-    return _of_spec(dialect, term, in_bytes=kind is FieldKind.SPEC_SIZE)
+    return _of_spec(term.field, term.operator, value)
 
 
-def _of_spec(dialect: str, term: Comparison, *, in_bytes: bool) -> ColumnElement[bool]:
-    place, value = term.field.split("."), term.value
-    text = json_text(dialect, _T.spec, *place)
+def _of_spec(key: str, operator: Operator, value: Value) -> ColumnElement[bool]:
     if value is None:
-        return text.is_(None)
+        return not_(run_values.has_value(key))
     if isinstance(value, bool):
-        return _never_null(text == ("true" if value else "false"))
+        return run_values.has_value(key, run_values.spec_text == ("true" if value else "false"))
     if isinstance(value, str):
-        return _never_null(func.lower(text) == value.lower())
-    number = (json_size if in_bytes else json_number)(dialect, _T.spec, *place)
-    return _ordered(number, term.operator, value)
+        return run_values.has_value(key, run_values.spec_text == value.casefold())
+    return run_values.has_value(key, _ordered(run_values.spec_number, operator, value))
 
 
 def _ordered(found: ColumnElement[Any], operator: Operator, value: Value) -> ColumnElement[bool]:

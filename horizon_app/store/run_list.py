@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, literal, select, tuple_
+from sqlalchemy import CTE, ColumnElement, String, cast, func, literal, literal_column, select, true, tuple_
 
 from horizon_app.contracts.run_filter import METRIC_KEY, Filter
 from horizon_app.contracts.run_state import RunState
-from horizon_app.store import filter_sql, run_texts
+from horizon_app.store import filter_sql, run_values
 from horizon_app.store.database import Transaction
 from horizon_app.store.runs import RUN_COLUMNS, StoredRun, stored_run
 from horizon_app.store.tables import RunTable
@@ -76,24 +76,46 @@ def list_runs(tx: Transaction, which: RunFilter, *, limit: int, cursor: str | No
     after = None if cursor is None else _decode(cursor, which.sort)
     now = (after and after.asked_at) or datetime.now(UTC)
     key, like = _sorting(tx, which.sort, now)
-    conditions = _conditions(tx, which, now)
-    query = select(_T.id, key.label("sort_key")).where(*conditions)
+    found = _found(tx, which, key, now)
+    place, run_id = found.c.sort_key, found.c.id
+    page = select(run_id, place).order_by(*_order(place, run_id, which)).limit(limit + 1)
     if which.states:
-        query = query.where(_T.state.in_([state.value for state in which.states]))
+        page = page.where(found.c.state.in_([state.value for state in which.states]))
     if after is not None:
-        query = query.where(_behind(key, after.value_like(like), after.run_id, descending=which.descending))
-    # The page is found in indexes and short columns alone, and only its own rows, which are long, are read.
-    page = query.order_by(*_order(key, _T.id, which)).limit(limit + 1).subquery()
-    found = select(*RUN_COLUMNS, page.c.sort_key).join(page, page.c.id == _T.id)
-    rows = tx.execute(found.order_by(*_order(page.c.sort_key, page.c.id, which))).mappings().all()
+        page = page.where(_behind(place, run_id, after.value_like(like), after.run_id, descending=which.descending))
+    counts, rows = _read(tx, found, page.cte("page"), which)
     runs = [stored_run(row) for row in rows[:limit]]
     last = rows[limit - 1] if len(rows) > limit else None
-    counts = _counts(tx, conditions)
     total = sum(count for state, count in counts.items() if not which.states or state in which.states)
     # Where the moment decides nothing it is left out: a page in which nothing is new is then the same to the letter.
     asked_at = now if which.sort == "duration" or which.matching is not None else None
     next_cursor = None if last is None else _encode(which.sort, last["sort_key"], last["id"], asked_at)
     return StoredPage(runs=runs, next_cursor=next_cursor, total=total, counts=counts)
+
+
+def _found(tx: Transaction, which: RunFilter, key: Any, now: datetime) -> CTE:
+    """The runs that match, in any state, by what pages and counts need of them.
+
+    What a filter finds is found once for both. Without one, each walks along an index of its own.
+    """
+    found = select(_T.id, _T.state, key.label("sort_key")).where(*_conditions(tx, which, now)).cte("found")
+    is_filtered = which.tag is not None or which.matching is not None
+    return found.prefix_with("MATERIALIZED" if is_filtered else "NOT MATERIALIZED")
+
+
+def _read(tx: Transaction, found: CTE, page: CTE, which: RunFilter) -> tuple[dict[RunState, int], list[Any]]:
+    """How many runs were found in each state, and the rows of the page, in order.
+
+    Pages are found in indexes and short columns alone: only their own rows, which are long, are read.
+    """
+    each = select(found.c.state, func.count().label("runs")).group_by(found.c.state).subquery()
+    line = each.c.state + literal_column("'='") + cast(each.c.runs, String)
+    counts = select(func.aggregate_strings(line, " ").label("counts")).subquery()
+    rows = counts.outerjoin(page, true()).outerjoin(_T, page.c.id == _T.id)
+    query = select(counts.c.counts, page.c.sort_key, *RUN_COLUMNS).select_from(rows)
+    read = tx.execute(query.order_by(*_order(page.c.sort_key, page.c.id, which))).mappings().all()
+    number = dict(one.split("=") for one in (read[0]["counts"] or "").split())
+    return {state: int(number.get(state, 0)) for state in RunState}, [row for row in read if row["id"] is not None]
 
 
 def _order(key: Any, run_id: Any, which: RunFilter) -> tuple[Any, Any]:
@@ -115,20 +137,14 @@ def _conditions(tx: Transaction, which: RunFilter, now: datetime) -> list[Column
     if which.archived is not None:
         found.append(_T.archived_at.is_not(None) if which.archived else _T.archived_at.is_(None))
     if which.tag is not None:
-        found.append(run_texts.has_tag(tx.dialect.name, which.tag))
+        found.append(run_values.has_tag(which.tag))
     if which.matching is not None:
         found.append(filter_sql.condition(which.matching, dialect=tx.dialect.name, now=now))
     return found
 
 
-def _counts(tx: Transaction, conditions: list[ColumnElement[bool]]) -> dict[RunState, int]:
-    rows = tx.execute(select(_T.state, func.count()).where(*conditions).group_by(_T.state))
-    found = {RunState(state): count for state, count in rows}
-    return {state: found.get(state, 0) for state in RunState}
-
-
-def _behind(key: Any, value: Any, run_id: str, *, descending: bool) -> ColumnElement[bool]:
-    place, last = tuple_(key, _T.id), tuple_(literal(value, key.type), literal(run_id))
+def _behind(key: Any, run_id: Any, value: Any, last_id: str, *, descending: bool) -> ColumnElement[bool]:
+    place, last = tuple_(key, run_id), tuple_(literal(value, key.type), literal(last_id))
     return place < last if descending else place > last
 
 

@@ -1,7 +1,8 @@
 """What is searched for words: one row of texts a run, without the difference of capitals, kept beside its run's row.
 
-On SQLite an index of three-letter pieces (FTS5) finds any part of a text, in any script; triggers keep it in step with
-the rows. Where there is no such index, and for texts of one or two letters, the rows themselves are read.
+An index of three-letter pieces finds any part of a text: on SQLite that of FTS5, which triggers keep in step with the
+rows, on PostgreSQL that of pg_trgm, where the extension may be made. Without, and for texts of one or two letters, the
+rows themselves are read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -66,27 +67,23 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(item)
 
 
+def among(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether a condition on the row of its texts is true of a run."""
+    return RunTable.id.in_(select(_T.run_id).where(condition))
+
+
 def holds(dialect: str, text: str, field: str | None = None) -> ColumnElement[bool]:
-    """Whether a run has a text in a field, or anywhere where none is named."""
+    """Whether texts have a text in a field, or anywhere where none is named."""
     wanted = text.casefold()
     if dialect == "sqlite" and len(wanted) >= _SHORTEST_INDEXED and field in (None, *_LONG):
-        return _is_among(_T.id.in_(_indexed(wanted, field)))
+        return _T.id.in_(_indexed(wanted, field))
     columns = _COLUMNS.values() if field is None else [_COLUMNS[field]]
-    return _is_among(or_(*(one.contains(wanted, autoescape=True) for one in columns)))
+    return or_(*(one.contains(wanted, autoescape=True) for one in columns))
 
 
 def equals(text: str, field: str) -> ColumnElement[bool]:
     """Whether a field is this text."""
-    return _is_among(_COLUMNS[field] == text.casefold())
-
-
-def has_tag(dialect: str, tag: str) -> ColumnElement[bool]:
-    """Whether a run has a whole tag."""
-    return holds(dialect, f"\n{tag}\n", "tag")
-
-
-def _is_among(condition: ColumnElement[bool]) -> ColumnElement[bool]:
-    return RunTable.id.in_(select(_T.run_id).where(condition))
+    return _COLUMNS[field] == text.casefold()
 
 
 def _indexed(wanted: str, field: str | None) -> Any:

@@ -5,14 +5,15 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy import delete as sql_delete
-from sqlalchemy import insert, select, update
 
 from horizon_app.contracts.ids import RunId
 from horizon_app.contracts.knobs import KnobValue
-from horizon_app.contracts.run_state import LIVE, RunState
+from horizon_app.contracts.run_state import ENDED, LIVE, RunState
 from horizon_app.store.database import Transaction
 from horizon_app.store.run_texts import add_texts, keep_texts
+from horizon_app.store.run_values import keep_values, list_metrics
 from horizon_app.store.tables import RunTable
 
 _T = RunTable
@@ -119,6 +120,11 @@ def _columns(kind: type) -> list[Any]:
 RUN_COLUMNS = _columns(StoredRun)
 _ORDER_COLUMNS = _columns(StoredOrder)
 
+# Built once: they are carried out ten times a second for each live run, and to build one takes longer than that.
+_BY_ID = select(*RUN_COLUMNS).where(_T.id == bindparam("run"))
+_BY_ID_LOCKED = _BY_ID.with_for_update()
+_LIVE = select(*RUN_COLUMNS).where(_T.state.in_([state.value for state in LIVE])).order_by(_T.created_at, _T.id)
+
 
 def stored_run(row: Mapping[Any, Any]) -> StoredRun:
     """A row that has `RUN_COLUMNS`, typed."""
@@ -134,6 +140,7 @@ def insert_run(tx: Transaction, run: NewRun, *, queue_rank: float = 0.0) -> None
         "reason": "",
         "step": 0,
         "metrics": {},
+        "metrics_listed": False,
         "sparkline": {},
         "last_seq": 0,
         "journal_seq": 0,
@@ -146,12 +153,12 @@ def insert_run(tx: Transaction, run: NewRun, *, queue_rank: float = 0.0) -> None
     }
     tx.execute(insert(_T), [{**values, **zero, "state": RunState.QUEUED.value, "updated_at": run.created_at}])
     add_texts(tx, values)
+    keep_values(tx, run.id, values, is_new=True)
 
 
 def get_run(tx: Transaction, run_id: str, *, lock: bool = False) -> StoredRun | None:
     """One run; `lock` keeps other writers away from it where the database locks rows."""
-    query = select(*RUN_COLUMNS).where(_T.id == run_id)
-    row = tx.execute(query.with_for_update() if lock else query).mappings().one_or_none()
+    row = tx.execute(_BY_ID_LOCKED if lock else _BY_ID, {"run": run_id}).mappings().one_or_none()
     return None if row is None else stored_run(row)
 
 
@@ -175,28 +182,35 @@ def find_by_key(tx: Transaction, idempotency_key: str) -> RunId | None:
 
 def live_runs(tx: Transaction) -> list[StoredRun]:
     """Runs that may have a worker, oldest first."""
-    states = [state.value for state in LIVE]
-    rows = tx.execute(select(*RUN_COLUMNS).where(_T.state.in_(states)).order_by(_T.created_at, _T.id))
-    return [stored_run(row) for row in rows.mappings()]
+    return [stored_run(row) for row in tx.execute(_LIVE).mappings()]
 
 
 def set_state(
     tx: Transaction, run_id: str, old: Iterable[RunState], new: RunState, reason: str, **also: object
 ) -> bool:
     """Compare and set: the state becomes `new` only where it is one of `old`. For the lifecycle alone."""
+    ends = new in ENDED
     query = (
         update(_T)
         .where(_T.id == run_id, _T.state.in_([state.value for state in old]))
         .values(state=new.value, reason=reason, updated_at=datetime.now(UTC), **also)
     )
-    return tx.execute(query).rowcount == 1
+    if tx.execute(query.values(metrics_listed=True) if ends else query).rowcount == 0:
+        return False
+    if ends:
+        list_metrics(tx, run_id, tx.execute(select(_T.metrics).where(_T.id == run_id)).scalar_one())
+    return True
 
 
 def update_run(tx: Transaction, run_id: str, **values: object) -> None:
     """Set columns of one run other than its state."""
     assert "state" not in values, "only the lifecycle changes a run's state, through set_state"
-    tx.execute(update(_T).where(_T.id == run_id).values(updated_at=datetime.now(UTC), **values))
-    keep_texts(tx, run_id, values)
+    if "metrics" in values:
+        values["metrics_listed"] = False
+    query = update(_T).where(_T.id == run_id).values(updated_at=datetime.now(UTC), **values)
+    if tx.execute(query).rowcount:
+        keep_texts(tx, run_id, values)
+        keep_values(tx, run_id, values)
 
 
 def delete_run(tx: Transaction, run_id: str) -> None:

@@ -59,12 +59,19 @@ class Base(DeclarativeBase):
     metadata = MetaData(naming_convention=_NAMES)
 
 
+_LISTED = (
+    "loss", "eval_loss", "id", "created_at", "started_at", "ended_at", "ran_s", "step", "total_steps", "parameters",
+    "metrics_listed",
+)  # fmt: skip
+
+
 class RunTable(Base):
     """One row a run: what was asked, where it stands, and how far its journal is recorded.
 
     `asked` is the spec as it was sent, `spec` the same with every default filled in; `knobs` are the values that were
     changed while it ran. `started_clock` is the seconds since boot `boot_id` at the last start, `ran_s` the seconds of
-    the lives before. A queue is one `queue_device`, in order of `queue_rank`.
+    the lives before. `metrics_listed` says that the rows of `run_metrics` are its `metrics`. A queue is one
+    `queue_device`, in order of `queue_rank`.
     """
 
     __tablename__ = "runs"
@@ -72,8 +79,8 @@ class RunTable(Base):
         Index("ix_runs_created_at_id", "created_at", "id"),
         Index("ix_runs_state_created_at", "state", "created_at"),
         Index("ix_runs_updated_at", "updated_at"),
-        # Counts by state, and filters and sorting by losses, are answered from this one alone.
-        Index("ix_runs_archived_at_state_losses_id", "archived_at", "state", "loss", "eval_loss", "id"),
+        # Counts by state, and filters and sorting by what is a number or a moment, are answered from this one alone.
+        Index("ix_runs_listed", "archived_at", "state", *_LISTED),
         Index("ix_runs_archived_at_created_at_id_state", "archived_at", "created_at", "id", "state"),
     )
 
@@ -115,6 +122,7 @@ class RunTable(Base):
     loss: Mapped[float | None] = mapped_column(Float)
     eval_loss: Mapped[float | None] = mapped_column(Float)
     metrics: Mapped[dict[str, float | None]] = mapped_column(_Json)
+    metrics_listed: Mapped[bool] = mapped_column()
     sparkline: Mapped[dict[str, Any]] = mapped_column(_Json)
     plan: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     outcome: Mapped[dict[str, Any] | None] = mapped_column(_Json)
@@ -150,6 +158,39 @@ class RunTextTable(Base):
     device: Mapped[str] = mapped_column(Text)
     notes: Mapped[str] = mapped_column(Text)  # what may be long comes last: the others are read without it
     spec: Mapped[str] = mapped_column(Text)
+
+
+class RunTagTable(Base):
+    """One tag of a run, without the difference of capitals, in the order in which it is looked for."""
+
+    __tablename__ = "run_tags"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    tag: Mapped[str] = mapped_column(Text, primary_key=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, index=True)
+
+
+class RunMetricTable(Base):
+    """The last value of one metric of a run that has ended: see `store.run_values`."""
+
+    __tablename__ = "run_metrics"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    key: Mapped[str] = mapped_column(String(200), primary_key=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, index=True)
+    value: Mapped[float] = mapped_column(Float)
+
+
+class SpecValueTable(Base):
+    """One value of a run's spec that is not null: see `store.run_values`."""
+
+    __tablename__ = "spec_values"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    key: Mapped[str] = mapped_column(String(200), primary_key=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, index=True)
+    number: Mapped[float | None] = mapped_column(Float)
+    text: Mapped[str] = mapped_column(Text)
 
 
 TROUBLES = text("level IN ('warning', 'error')")
@@ -274,3 +315,19 @@ class CheckpointTable(Base):
     path: Mapped[str] = mapped_column(Text)
     bytes: Mapped[int] = mapped_column(BigInteger)
     time: Mapped[datetime] = mapped_column(UtcTime)
+
+
+class CheckTable(Base):
+    """One check of a run's checklist as it was last found, and since when its verdict is what it is."""
+
+    __tablename__ = "checks"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    check_id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    place: Mapped[int] = mapped_column(Integer)
+    verdict: Mapped[str] = mapped_column(String(8))
+    step: Mapped[int] = mapped_column(BigInteger)
+    since: Mapped[datetime] = mapped_column(UtcTime)
+    since_step: Mapped[int] = mapped_column(BigInteger)
+    changes: Mapped[int] = mapped_column(BigInteger)
+    body: Mapped[dict[str, Any]] = mapped_column(_Json)

@@ -32,6 +32,10 @@ _SPARE_BYTES = 4 << 20
 """Left free beside a checkpoint: the journal and the database grow on the same disk."""
 
 
+class SearchStopped(Exception):
+    """The search for a checkpoint was given up halfway, as it was asked to be; nothing is changed."""
+
+
 class CheckpointNotWritten(Exception):
     """The disk did not take a checkpoint; what it had taken of it is removed again, and those before are whole."""
 
@@ -96,10 +100,11 @@ class CheckpointFolder:
                 if _MOMENTARY.fullmatch(path.name):
                     shutil.rmtree(path, ignore_errors=True)
 
-    def newest_usable(self) -> tuple[Path, CheckpointManifest] | None:
+    def newest_usable(self, should_stop: Callable[[], bool] = lambda: False) -> tuple[Path, CheckpointManifest] | None:
         """The newest that is this run's and whole to the last byte; each newer one that is not is warned of.
 
         Weights that have become NaN would end the run again at once, so those with the fewest come first.
+        `should_stop` is asked between two pieces that are read: SearchStopped once it says so.
         """
         found = find_checkpoints(self._run_dir)
         for one in found:
@@ -107,7 +112,7 @@ class CheckpointFolder:
                 self._warn(f"{one.folder} is skipped: {one.broken}")
         whole = sorted(whole_ones(found, self._run_id), key=lambda pair: (pair[1].num_nonfinite, -pair[1].step))
         for one, manifest in whole:
-            broken = _damage(one.folder, manifest)
+            broken = _damage(one.folder, manifest, should_stop)
             if not broken:
                 self._warn_of_newer(whole, manifest)
                 return one.folder, manifest
@@ -222,8 +227,12 @@ class CheckpointFolder:
                 self._warn(f"{one.folder} is skipped: {manifest.num_nonfinite} of its values are not finite ({names})")
 
 
-def _damage(folder: Path, manifest: CheckpointManifest) -> str:
+def _damage(folder: Path, manifest: CheckpointManifest, should_stop: Callable[[], bool]) -> str:
+    def go_on() -> None:
+        if should_stop():
+            raise SearchStopped
+
     try:
-        return changed_file(folder, manifest)
+        return changed_file(folder, manifest, go_on)
     except OSError as error:
         return f"it can't be read: {error}"

@@ -18,7 +18,12 @@ ENVIRONMENT = {
 
 
 def prepare_process() -> None:
-    """Lay down the environment, what the user has set left alone, and the allocator."""
+    """Set up a process that trains or computes: the environment and the allocator."""
+    lay_environment()
+    keep_freed_memory()
+
+
+def lay_environment() -> None:
+    """Set the variables, what the user has set left alone."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    keep_freed_memory()

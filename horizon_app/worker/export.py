@@ -4,7 +4,6 @@ The order is one line of JSON on standard input; standard output has a line of J
 """
 
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from pydantic import BaseModel
 
 from horizon_app.contracts.checkpoints import link_in
 from horizon_app.contracts.confinement import require_inside
@@ -27,8 +25,10 @@ from horizon_app.contracts.export import (
     ExportRefused,
     ExportStage,
 )
+from horizon_app.contracts.sizes import show_bytes
 from horizon_app.data.templates import built_in_template
-from horizon_app.engine.errors import CheckpointUnusable, EngineError, show_bytes
+from horizon_app.engine.errors import CheckpointUnusable, EngineError
+from horizon_app.worker.answers import Say, own_output
 from horizon_app.worker.environment import prepare_process
 from horizon_app.worker.failure import failure_reason
 
@@ -36,7 +36,6 @@ _LOAD_SHARE = 1.3
 """Memory that transformers takes to load a model, by the bytes of its weights."""
 _LOAD_BYTES = 700 << 20
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
-Say = Callable[[BaseModel], None]
 
 
 def main(order: ExportOrder, say: Say) -> int:
@@ -141,12 +140,4 @@ def _load(
 
 if __name__ == "__main__":
     prepare_process()
-    answers = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
-    given = ExportOrder.model_validate_json(sys.stdin.buffer.readline())
-
-    def to_owner(answer: BaseModel) -> None:
-        """One line for whoever waits."""
-        os.write(answers, answer.model_dump_json().encode() + b"\n")
-
-    sys.exit(main(given, to_owner))
+    sys.exit(main(ExportOrder.model_validate_json(sys.stdin.buffer.readline()), own_output()))

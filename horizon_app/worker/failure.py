@@ -9,6 +9,7 @@ import psutil
 
 from horizon_app.contracts.confinement import LeadsOut
 from horizon_app.contracts.problems import SpecRefused
+from horizon_app.contracts.sizes import show_bytes
 from horizon_app.data.errors import DataError
 from horizon_app.engine.errors import EngineError
 from horizon_app.engine.hardware.memory_errors import is_out_of_memory
@@ -70,8 +71,8 @@ def _memory_left() -> str:
     memory = psutil.virtual_memory()
     resident = psutil.Process().memory_info().rss
     return (
-        f"the worker holds {_mebibytes(resident)} of {_mebibytes(memory.total)} RAM, "
-        f"{_mebibytes(memory.available)} are free; a smaller micro_batch_size, sequence_length "
+        f"the worker holds {show_bytes(resident)} of {show_bytes(memory.total)} RAM, "
+        f"{show_bytes(memory.available)} are free; a smaller micro_batch_size, sequence_length "
         "or max_gpu_blocks needs less"
     )
 
@@ -81,8 +82,4 @@ def _disk_left(run_dir: Path) -> str:
         usage = shutil.disk_usage(run_dir)
     except OSError:
         return "the disk of the run's folder can't be asked how much it has left"
-    return f"{_mebibytes(usage.free)} of {_mebibytes(usage.total)} are free on the disk of the run's folder"
-
-
-def _mebibytes(num_bytes: int) -> str:
-    return f"{num_bytes / (1 << 20):,.1f} MiB"
+    return f"{show_bytes(usage.free)} of {show_bytes(usage.total)} are free on the disk of the run's folder"

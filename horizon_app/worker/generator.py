@@ -10,12 +10,11 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from horizon_app.contracts.checkpoints import link_in
 from horizon_app.contracts.generation import (
@@ -33,6 +32,7 @@ from horizon_app.engine.errors import BadBatch, CheckpointUnusable, EngineError
 from horizon_app.engine.training.requests import Sampling
 from horizon_app.logs import log_to_stderr
 from horizon_app.settings import AppSettings
+from horizon_app.worker.answers import Say, own_output
 from horizon_app.worker.environment import prepare_process
 from horizon_app.worker.failure import failure_reason
 from horizon_app.worker.order import read_order
@@ -42,7 +42,6 @@ if TYPE_CHECKING:  # torch and transformers take seconds
     from horizon_app.worker.prompts import PromptWriter
 
 _log = logging.getLogger(__name__)
-Say = Callable[[BaseModel], None]
 
 
 class Inbox:
@@ -166,23 +165,9 @@ def _load(run_dir: Path, step: int, inbox: Inbox, say: Say) -> tuple[Generator, 
     return generator, GeneratorReady(checkpoint=step, has_chat_template=writer.has_chat_template)
 
 
-def _own_output() -> Say:
-    """Keep standard output for answers: what libraries print goes where errors go."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-
-    def say(answer: BaseModel) -> None:
-        answers.write(answer.model_dump_json().encode() + b"\n")
-        answers.flush()
-
-    return say
-
-
 if __name__ == "__main__":
     prepare_process()
     settings = AppSettings()
     log_to_stderr(settings.log_format, settings.log_level)
     # At once, whatever threads a library has left behind.
-    os._exit(
-        main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), commands=sys.stdin.buffer, say=_own_output())
-    )
+    os._exit(main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), commands=sys.stdin.buffer, say=own_output()))

@@ -19,7 +19,7 @@ from horizon_app.engine.errors import BuildStopped
 from horizon_app.worker.attendance import Attendance
 from horizon_app.worker.boundary import BoundaryParts, StepBoundary, Wishes
 from horizon_app.worker.channel import CommandChannel
-from horizon_app.worker.checkpoints import CheckpointFolder, Facts
+from horizon_app.worker.checkpoints import CheckpointFolder, Facts, SearchStopped
 from horizon_app.worker.durable_files import replace_file
 from horizon_app.worker.event_sink import EventSink, JournalLogHandler
 from horizon_app.worker.failure import failure_reason, trace_lines
@@ -69,6 +69,8 @@ class Session:
         self._channel.start()
         try:
             state, reason = self._train_order(read_order(self._run_dir))
+        except SearchStopped:
+            state, reason = RunState.STOPPED, f"{self._stop.cause} while {self._doing}, which are as they were"
         except (DataStopped, BuildStopped):
             state, reason = self._stopped(f"while {self._doing}")
         # The worker's entry: whatever goes wrong, in any library, becomes a failed run with its whole trace.
@@ -106,7 +108,7 @@ class Session:
         self._doing = "looking for checkpoints"
         folder = CheckpointFolder(self._run_dir, order.run_id, order.spec.checkpoint.keep, self._warn)
         folder.tidy()
-        start = start_from(order, folder.newest_usable())
+        start = start_from(order, folder.newest_usable(self._should_stop))
         self._steps_done = start.step
         saver = self._saver = CheckpointSaver(folder, self._sink, start.step)
         self._doing = "reading the data"

@@ -35,6 +35,7 @@ def upgrade() -> None:
         for name, kind, value in _FILLED:
             batch_op.add_column(sa.Column(name, kind, nullable=False, server_default=value))
     op.execute("UPDATE runs SET queue_device = device WHERE device IS NOT NULL")
+    _queue_what_never_ran()
     with op.batch_alter_table("runs", schema=None) as batch_op:
         for name, kind, _ in _FILLED:  # from now on whoever inserts a row says what it holds
             batch_op.alter_column(name, existing_type=kind, existing_nullable=False, server_default=None)
@@ -82,6 +83,30 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_knob_changes_run_id_runs"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("run_id", "number", name=op.f("pk_knob_changes")),
     )
+
+
+def _queue_what_never_ran() -> None:
+    """A run that waits has no device yet: it goes where its spec says, and by itself to a card where there is one."""
+    runs = sa.table(
+        "runs", sa.column("id", sa.String()), sa.column("device", sa.String()), sa.column("queue_device", sa.String()),
+        sa.column("spec", _JSON),
+    )  # fmt: skip
+    found = op.get_bind().execute(sa.select(runs.c.id, runs.c.spec).where(runs.c.device.is_(None))).all()
+    here = "cuda:0" if found and _has_card() else "cpu"
+    for run in found:
+        asked = run.spec.get("offload", {}).get("device", "auto")
+        device = {"auto": here, "cuda": "cuda:0"}.get(asked, asked)
+        op.get_bind().execute(runs.update().where(runs.c.id == run.id).values(queue_device=device))
+
+
+def _has_card() -> bool:
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return pynvml.nvmlDeviceGetCount() > 0
+    except (pynvml.NVMLError, OSError):
+        return False  # no driver: no card
 
 
 def downgrade() -> None:

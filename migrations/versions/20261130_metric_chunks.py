@@ -1,23 +1,23 @@
 """Packed copies of metrics, filled from the points of old histories; warnings and errors of a log by an index."""
 
+import math
+import struct
 from itertools import groupby
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
 from alembic import op
-
-from horizon_app.store.downsample import Points
-from horizon_app.store.metric_chunks import pack, pack_extremes
 
 revision = "c3f7a1e5d208"
 down_revision = "5d0c7be1f2a4"
 branch_labels = None
 depends_on = None
 
-_STEPS = 512
+_STEPS, _FINE_STEPS = 512, 32
+_POINT, _FINE = struct.Struct("<Hd"), struct.Struct("<HHHddd")
 _TROUBLES = sa.text("level IN ('warning', 'error')")
-_NOT_FINITE = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
+_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_Point = tuple[int, float]
 
 
 def upgrade() -> None:
@@ -62,16 +62,33 @@ def _fill(connection: sa.Connection, chunks: sa.Table, extremes: sa.Table) -> No
     for run_id, key in connection.execute(names).all():
         within = (metrics.c.run_id == run_id, metrics.c.key == key)
         query = sa.select(metrics.c.step, metrics.c.value, metrics.c.nonfinite).where(*within).order_by(metrics.c.step)
-        rows: list[tuple[dict[str, Any], Points]] = []
+        behind: tuple[int, list[_Point]] | None = None
         for chunk, found in groupby(connection.execute(query), lambda row: row.step // _STEPS):
+            if behind is not None:
+                _write(connection, {"run_id": run_id, "key": key, "chunk": behind[0]}, behind[1], chunks, extremes)
             points = [(at, _NOT_FINITE[flag or "nan"] if value is None else value) for at, value, flag in found]
-            steps, values = zip(*points, strict=True)
-            place = {"run_id": run_id, "key": key, "chunk": chunk}
-            rows.append((place, Points(steps=np.array(steps, np.int64), values=np.array(values, np.float64))))
-        for place, points in rows[:-1]:
-            fine, odd = pack_extremes(place["chunk"], points)
-            connection.execute(sa.insert(chunks), {**place, "points": pack(place["chunk"], points)})
-            connection.execute(sa.insert(extremes), {**place, "fine": fine, "odd": odd})
+            behind = chunk, [(at - chunk * _STEPS, value) for at, value in points]
+
+
+def _write(
+    connection: sa.Connection, place: dict[str, Any], points: list[_Point], chunks: sa.Table, extremes: sa.Table
+) -> None:
+    fine, odd = b"", b""
+    for _, group in groupby(points, lambda point: point[0] // _FINE_STEPS):
+        around = [*group]
+        finite = [point for point in around if math.isfinite(point[1])]
+        if finite:
+            (low_at, low), (high_at, high) = min(finite, key=_value), max(finite, key=_value)
+            last_at, last = finite[-1]
+            fine += _FINE.pack(low_at, high_at, last_at, low, high, last)
+        odd += b"".join([_POINT.pack(*point) for point in around if not math.isfinite(point[1])][:1])
+    packed = b"".join(_POINT.pack(*point) for point in points)
+    connection.execute(sa.insert(chunks), {**place, "points": packed})
+    connection.execute(sa.insert(extremes), {**place, "fine": fine, "odd": odd})
+
+
+def _value(point: _Point) -> float:
+    return point[1]
 
 
 def downgrade() -> None:

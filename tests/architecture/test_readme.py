@@ -14,7 +14,7 @@ import pytest
 
 from horizon_app.contracts.residency import HEADER_BYTES, MAGIC, MapId
 from horizon_app.contracts.run_spec import spec_schema
-from horizon_app.contracts.spec_fields import format_size
+from horizon_app.contracts.sizes import format_size
 from horizon_app.contracts.spec_parse import parse_spec
 
 ROOT = Path(__file__).parents[2]

@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--paging-sequences", type=int, default=1, help="sequences a step in the paging group")
     parser.add_argument("--profile", action="store_true", help="after the throughput tables, where a step's time goes")
     parser.add_argument("--facts", type=int, default=500, help="how many SmolLM2 learns in the facts group")
-    parser.add_argument("--fact-epochs", type=int, default=8, help="how often it sees each of them")
+    parser.add_argument("--fact-epochs", type=int, default=10, help="how often it sees each of them")
     parser.add_argument("--runs", type=int, default=10_000, help="runs of the history in the load group")
     parser.add_argument("--points", type=int, default=1_000_000, help="points of its large runs, and lines of a log")
     parser.add_argument("--home", type=Path, help="where the load group keeps its history, to be used again")

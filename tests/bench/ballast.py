@@ -5,7 +5,6 @@ python -m tests.bench.ballast BYTES
 
 import contextlib
 import mmap
-import os
 import subprocess
 import sys
 from collections.abc import Generator
@@ -14,7 +13,8 @@ from pathlib import Path
 import psutil
 
 GIB = 1 << 30
-_BUSY_LOAD = 1.0
+_BUSY_PERCENT = 25.0
+_LOOK_S = 3.0
 _LEAST_FREE_SHARE = 0.8
 _CHUNK = 64 << 20
 
@@ -25,9 +25,12 @@ class NotQuiet(RuntimeError):
 
 def check_quiet() -> None:
     """Raises NotQuiet where the machine is busy or its memory is in use."""
-    load, memory = os.getloadavg()[0], psutil.virtual_memory()
-    if load > _BUSY_LOAD:
-        raise NotQuiet(f"the load average is {load:.1f}; a ballast is only for a quiet machine (at most {_BUSY_LOAD})")
+    # Not the load average: for minutes it remembers the roofs that the benchmark itself has just measured.
+    busy, memory = psutil.cpu_percent(interval=_LOOK_S), psutil.virtual_memory()
+    if busy > _BUSY_PERCENT:
+        raise NotQuiet(
+            f"the processors are {busy:.0f}% busy; a ballast is for a quiet machine (at most {_BUSY_PERCENT:g}%)"
+        )
     if memory.available < _LEAST_FREE_SHARE * memory.total:
         free, total = memory.available / GIB, memory.total / GIB
         raise NotQuiet(f"only {free:.1f} of {total:.1f} GiB are free; end what holds the rest first")

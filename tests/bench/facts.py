@@ -46,7 +46,7 @@ def learn(folder: Path, count: int, epochs: int, report: Report) -> dict[str, An
             "epochs": epochs, "global_batch_size": 2, "learning_rate": 3e-4, "warmup_steps": 10, "schedule": "linear",
         },
         "offload": {"device": "cpu", "param_block_size": "4MiB", "max_gpu_blocks": 24},
-        "evaluation": {"every": 50}, "checkpoint": {"every": 0},
+        "evaluation": {"every": 200}, "checkpoint": {"every": 0},
     }  # fmt: skip
     (folder / "spec.json").write_text(json.dumps(spec))
     begin = time.monotonic()

@@ -1,7 +1,7 @@
 """Two thousand points a second from a worker into the history: what it costs the worker and the server.
 
 The same worker runs without any server and under one. Then a journal of a million points waits for a server that
-starts: how long it takes to catch up, and what memory.
+starts: how long it takes to catch up, what memory, and how soon it answers meanwhile.
 """
 
 import json
@@ -9,6 +9,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ _POINTS_A_SECOND = 2000
 _SECONDS = 30
 _MODULE = "tests.bench.ingest_worker"
 _PATIENCE_S = 900.0
+_ASK_S = 0.05
 _MIB = 1 << 20
 
 
@@ -42,9 +44,13 @@ def run(options: Options, report: Report) -> None:
             report.write(f"  the server took {share:.0%} of one processor, and had it all {lag:.2f} s after the end\n")
     with tempfile.TemporaryDirectory(prefix="horizon-bench-", dir=options.disk_folder) as name:
         caught = _catch_up(furnish_home(Path(name) / "home"), options.history_points // len(KEYS))
+        speed = caught["points"] / caught["seconds"]
         report.write(
-            f"  a journal of {caught['points']} points, found at a start: recorded in {caught['seconds']:.1f} s; the "
-            f"server grew from {caught['before'] / _MIB:.0f} to {caught['peak'] / _MIB:.0f} MiB at most\n"
+            f"  a journal of {caught['points']:,.0f} points, found at a start: recorded in {caught['seconds']:.1f} s, "
+            f"{speed:,.0f} a second\n"
+            f"  the server grew from {caught['before'] / _MIB:.0f} to {caught['peak'] / _MIB:.0f} MiB at most, "
+            f"and meanwhile gave the list of runs in {caught['answer_ms']:.0f} ms (median), "
+            f"{caught['slow_answer_ms']:.0f} ms in one of 100\n"
         )
     report.raw["ingest"] = {"alone": alone, "beside": beside, "share": share, "lag": lag, "catch_up": caught}
 
@@ -92,8 +98,22 @@ def _catch_up(home: Path, steps: int) -> dict[str, float]:
         begin, process = time.monotonic(), psutil.Process(server.pid)
         before = process.memory_info().rss
         done = server.get(f"/runs/{run_id}")["step"]
-        server.wait_state(run_id, "finished", deadline_s=_PATIENCE_S)
+        answers = sorted(_answers(server))
         seconds = time.monotonic() - begin
         status = Path(f"/proc/{server.pid}/status").read_text()
     peak = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
-    return {"points": (steps - done) * len(KEYS), "seconds": seconds, "before": before, "peak": peak}
+    return {
+        "points": (steps - done) * len(KEYS), "seconds": seconds, "before": before, "peak": peak,
+        "answer_ms": 1e3 * statistics.median(answers), "slow_answer_ms": 1e3 * answers[int(0.99 * len(answers))],
+    }  # fmt: skip
+
+
+def _answers(server: ServerProcess) -> Iterator[float]:
+    """Seconds of each answer with the list of runs, a few a second, until its one run has finished."""
+    while True:
+        begin = time.perf_counter()
+        (run,) = server.get("/runs")["runs"]
+        yield time.perf_counter() - begin
+        if run["state"] == "finished":
+            return
+        time.sleep(_ASK_S)

@@ -52,7 +52,7 @@ class Measured:
 
     @property
     def tokens_per_second(self) -> float:
-        """Over all measured steps, so that what a loop puts off counts too."""
+        """Over all measured steps, since a loop may put some of one off to the next."""
         return self.tokens * len(self.seconds) / sum(self.seconds)
 
 

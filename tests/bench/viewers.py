@@ -43,15 +43,16 @@ def run(options: Options, report: Report) -> None:
     ]
     report.write(f"  {'ratio in one round':<52} {'median':>6} {'min':>6} {'max':>6}\n")
     report.write(ratio_line("speed with viewers / without", ratios, _GOAL))
-    for viewers in (0, VIEWERS):
-        shares = [phase.server_share for phase in phases if phase.viewers == viewers]
-        report.write(f"  server with {viewers:>3} viewers: {statistics.median(shares):.0%} of a core\n")
+    without, beside = (_server_share(phases, viewers) for viewers in (0, VIEWERS))
+    report.write(f"  the server took {without:.1%} of a core without viewers, {beside:.1%} with them\n")
     seen = [phase.seen for phase in phases if phase.seen is not None]
     seconds = sum(phase.seconds for phase in phases if phase.seen is not None)
+    texts = sum(one.texts for one in seen)
+    each_us = 1e6 * (beside - without) * seconds / texts
     report.write(
-        f"  text frames {sum(one.texts for one in seen) / seconds:,.0f} a second, residency frames "
-        f"{sum(one.residency_frames for one in seen) / seconds:,.0f}; out of order or missing: "
-        f"{sum(one.out_of_order for one in seen)}\n"
+        f"  text frames {texts / seconds:,.0f} a second, each {each_us:.1f} us of a core a viewer; residency frames "
+        f"{sum(one.residency_frames for one in seen) / seconds:,.0f} a second; out of order, missing or dropped: "
+        f"{sum(one.out_of_order + one.dropped for one in seen)}\n"
     )
     report.raw["viewers"] = [asdict(phase) for phase in phases]
 
@@ -95,6 +96,12 @@ def _stretch(server: ServerProcess, run_id: str, phase: Phase, steps: int) -> No
     phase.server_share = (after.user + after.system - before.user - before.system) / phase.seconds
     asked: dict[str, Any] = {"keys": "time/step", "from": first, "to": last, "max_points": 10_000}
     phase.step_s = server.get(f"/runs/{run_id}/metrics", **asked)["series"]["time/step"]["y"]
+
+
+def _server_share(phases: list[Phase], viewers: int) -> float:
+    """Cores that the server took in the stretches with so many viewers, on average."""
+    chosen = [phase for phase in phases if phase.viewers == viewers]
+    return sum(phase.server_share * phase.seconds for phase in chosen) / sum(phase.seconds for phase in chosen)
 
 
 def _middle(phases: list[Phase], viewers: int) -> float:

@@ -155,7 +155,7 @@ def test_worker_that_the_kernel_killed_for_memory_leaves_peak_and_limit(
         RunState.INTERRUPTED, Cause.OUT_OF_MEMORY, -9, True,
     )  # fmt: skip
     assert "signal 9 (SIGKILL), probably for memory: the kernel killed 1 process for memory meanwhile" in run.reason
-    assert "its control group may hold 4,096.0 MiB" in run.reason
+    assert "its control group may hold 4 GiB" in run.reason
     assert "3 optimizer steps done" in run.reason
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from horizon_app.client import Conflict, Horizon, NotFound, SpecRefused, Unauthorized
+from horizon_app.client import Conflict, Horizon, NotFound, RequestRefused, SpecRefused, Unauthorized
 from tests.support.commands import ROOT
 from tests.support.server import ServerProcess, furnish_home, scripted_spec
 
@@ -84,15 +84,26 @@ def test_acts_and_refusals_of_a_real_server(server: ServerProcess, tmp_path: Pat
             horizon.runs.create({"model": {"path": "nowhere"}, "data": {"path": "data/corpus.txt"}})
         run = horizon.runs.create(scripted_spec(10_000, step_s=0.02))
         server.wait_step(run.id, 2)
+        assert [live.id for live in horizon.queue().devices[0].live] == [run.id]
+        assert run.set(prefetch_window=5).changes[0].new == 5
+        assert run.undo().changes[0].old == 5
+        with pytest.raises(Conflict, match="no change"):
+            run.undo()
         with pytest.raises(Conflict, match="stop it first"):
             run.delete()
         assert run.stop().wait(timeout=30.0).state == "stopped"
         assert [line.message for line in run.logs()] == ["hello"]
+        assert horizon.queue().devices == []
         assert run.events()[-1].type == "state"
         assert run.edit(name="renamed").name == "renamed"
         copy = run.clone({"training.optimizer_steps": 3}, name="again")
         assert copy.wait(timeout=30.0, check=True).step == 3
         assert [one.name for one in horizon.runs.list(state=["finished", "stopped"])] == ["again", "renamed"]
+        compared = horizon.compare(run, copy.id, keys=["train/loss"])
+        assert compared.series["train/loss"][copy.id].step == [1, 2, 3]
+        assert [one.key for one in compared.differences] == ["training.optimizer_steps"]
+        with pytest.raises(RequestRefused, match="tokens"):
+            horizon.compare(run, copy, axis="weeks")
         assert copy.archive().archived_at is not None
         assert copy.delete() > 0
         assert horizon.system().active_run is None

@@ -148,7 +148,7 @@ def test_run_on_a_disk_without_room_fails_before_the_first_step_and_names_the_nu
     run_dir = order(tmp_path, **PAGED)
     assert run(run_dir, FaultyDisk(preallocates=False, free=100 << 10)) == 1
     assert losses(run_dir) == []
-    assert "100.0 KiB" in last_reason(run_dir)
+    assert "100 KiB" in last_reason(run_dir)
 
 
 def test_worker_that_is_put_to_sleep_goes_on_where_it_was(healthy: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Filters: what is written is read again, nothing breaks the reader, and the database finds what a plain loop finds."""
 
+import json
 import string
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from horizon_app.contracts.run_filter import (
     spec_keys,
 )
 from horizon_app.contracts.run_state import RunState
+from horizon_app.control.lifecycle import change_state
 from horizon_app.store import filter_sql
 from horizon_app.store.database import Database
 from horizon_app.store.runs import update_run
@@ -38,9 +40,13 @@ from tests.support.stores import add_run, open_store
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 SPECS: list[dict[str, Any]] = [
-    {"training": {"learning_rate": 2e-5, "seed": 5}, "offload": {"policy": "lru", "host_memory": "16GiB"}},
+    {
+        "training": {"learning_rate": 2e-5, "seed": 5},
+        "offload": {"policy": "lru", "host_memory": "16GiB", "disk_path": None},
+    },
     {"training": {"learning_rate": 1e-3, "seed": 15}, "data": {"path": ["a.jsonl", "b.jsonl"], "packing": False}},
     {"offload": {"host_memory": 5000000, "disk_path": "/scratch"}, "samples": {"prompts": ["Say lora"]}},
+    {"data": {"path": "Straße", "packing": True}, "offload": {"host_memory": "auto", "disk_path": "STRASSE"}},
 ]
 WORDS = ("qwen", "Lora", "ä", "Ä", "日本語", "a%b", "_", 'q"x', "lo", "straße", "STRASSE", "/scratch")
 NUMBERS = (0.0, 0.5, 2.0, 5.0, 15.0, 2e-5, 1e-3, 16.0 * 2**30, 5e6)
@@ -77,8 +83,9 @@ def leaves(draw: st.DrawFn) -> Filter:
         # Never on a border: SQLite's days are exact to a millisecond or so.
         return Comparison(field, draw(st.sampled_from(["<", "<=", ">", ">="])), draw(st.sampled_from([0.5, 5e3, 1e6])))
     if kind is FieldKind.SPEC and operator in ("=", "!="):
-        others = [True, False, None, "lru", "LRU", "/scratch", *NUMBERS]
-        return draw(st.sampled_from([Holds(field, "a.j"), *(Comparison(field, operator, one) for one in others)]))
+        parts = [Holds(field, part) for part in ("A.j", "strasse", "e-0", "5", "tru", '["a')]
+        others = [True, False, None, "lru", "LRU", "/scratch", "straße", "5", *NUMBERS]
+        return draw(st.sampled_from([*parts, *(Comparison(field, operator, one) for one in others)]))
     numbers = [n for n in NUMBERS if n >= 1] if kind is FieldKind.SPEC_SIZE else NUMBERS
     return Comparison(field, operator, draw(st.sampled_from(numbers)))
 
@@ -140,7 +147,7 @@ def holds_true(run: Stored, filter_: Filter) -> bool:
             if field in run.texts:
                 return text.casefold() in run.texts[field].casefold()
             found = in_spec(run, field)
-            return isinstance(found, str | list) and text.lower() in (found if isinstance(found, str) else str(found))
+            return found is not None and text.casefold() in as_text(found)
         case Not(term):
             return not holds_true(run, term)
         case AllOf(terms):
@@ -167,7 +174,7 @@ def compares(run: Stored, term: Comparison) -> bool:
     if value is None:
         return found is None
     if isinstance(value, str):
-        return isinstance(found, str) and found.lower() == value.lower()
+        return found is not None and as_text(found) == value.casefold()
     if isinstance(value, bool) or isinstance(found, bool):
         return found is value
     return isinstance(found, int | float) and ordered(float(found), term.operator, value)
@@ -192,6 +199,10 @@ def in_spec(run: Stored, field: str) -> Any:
     section, key = field.split(".")
     found = run.spec.get(section, {}).get(key)
     return float(16 << 30) if found == "16GiB" else found
+
+
+def as_text(value: Any) -> str:
+    return (value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))).casefold()
 
 
 def strings(value: Any) -> Iterator[str]:
@@ -219,9 +230,11 @@ def stored(database: Database, number: int) -> tuple[str, Stored]:
     metrics = {"train/loss": loss, "eval/loss": eval_loss, **({"time/step": pick(NUMBERS)} if number % 3 else {})}
     created, started = pick(MOMENTS), pick([None, *MOMENTS], 3)
     ended = started + timedelta(hours=2) if started is not None and number % 2 else None
-    spec = pick(SPECS)
+    spec = SPECS[number // 4 % len(SPECS)]
+    state = pick(states)
+    before = RunState.RUNNING if state is RunState.FINISHED else state
     run_id = add_run(
-        database, pick(states), name=pick(WORDS, 2), tags=tags, notes=notes, model_name=pick(WORDS, 3),
+        database, before, name=pick(WORDS, 2), tags=tags, notes=notes, model_name=pick(WORDS, 3),
         architecture="LlamaForCausalLM", parameters=pick([None, 5, 15]), total_steps=pick([None, 2]), spec=spec,
         created_at=created,
     )  # fmt: skip
@@ -230,20 +243,24 @@ def stored(database: Database, number: int) -> tuple[str, Stored]:
         "started_at": started, "ended_at": ended, "ran_s": 7200.0 if number % 2 else 0.0,
     }  # fmt: skip
     with database.write() as tx:
+        if state is RunState.FINISHED:  # has its metrics when it ends; one that failed is told of some later
+            update_run(tx, run_id, metrics=metrics)
+            change_state(tx, run_id, state, who="test")
+            del changes["metrics"]
         update_run(tx, run_id, **changes)
     texts = {
         "name": pick(WORDS, 2), "notes": notes, "model": pick(WORDS, 3), "architecture": "LlamaForCausalLM",
         "device": changes["device"] or "", "id": run_id,
     }  # fmt: skip
     taken = None if started is None else changes["ran_s"]
-    if started is not None and pick(states) is RunState.RUNNING:
+    if started is not None and state is RunState.RUNNING:
         taken += (NOW - started).total_seconds()
     numbers: dict[str, float | None] = {
         "loss": loss, "step": number % 3, "steps": pick([None, 2]), "parameters": pick([None, 5, 15]),
         "duration": taken, "time/step": None, **metrics,
     }  # fmt: skip
     times = {"created": created, "started": started, "ended": ended}
-    return run_id, Stored(texts, tags, pick(states).value, numbers, times, spec)
+    return run_id, Stored(texts, tags, state.value, numbers, times, spec)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

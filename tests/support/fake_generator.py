@@ -1,6 +1,7 @@
 """`python -m tests.support.fake_generator RUN_DIR STEP IDLE_S`: answers word by word without a model.
 
-A prompt of `die` ends the process in the middle of its answer, `endless` goes on until it is cancelled.
+A prompt of `die` ends the process in the middle of its answer, `endless` goes on until it is cancelled, `babble` says
+what nobody understands.
 """
 
 import os
@@ -34,6 +35,9 @@ def main(run_dir: Path, step: int, idle_s: float) -> None:
                 sys.stderr.write("no memory left\n")
                 sys.stderr.flush()
                 os._exit(1)
+            if word == "babble":
+                sys.stdout.write("{}\n")
+                sys.stdout.flush()
             while word == "endless" and inbox.is_wanted(request):
                 time.sleep(0.01)
         ending = "stop" if inbox.is_wanted(request) else "cancelled"

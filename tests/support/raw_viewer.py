@@ -3,11 +3,28 @@
 import os
 import socket
 import struct
+from collections import deque
 from collections.abc import Iterator
 from typing import Self
 from urllib.parse import urlsplit
 
 TEXT, BINARY, CLOSE, PING, PONG = 0x1, 0x2, 0x8, 0x9, 0xA
+
+
+def split_frames(data: bytes) -> tuple[list[tuple[int, bytes]], bytes]:
+    """Opcode and content of the whole frames of a server at the beginning of what was read, and the rest of it."""
+    frames: list[tuple[int, bytes]] = []
+    start = 0
+    while len(data) >= start + 2:
+        length, begin = data[start + 1] & 0x7F, start + 2
+        if length >= 126:
+            size = 2 if length == 126 else 8
+            length, begin = int.from_bytes(data[begin : begin + size], "big"), begin + size
+        if len(data) < begin + length:
+            break
+        frames.append((data[start] & 0x0F, data[begin : begin + length]))
+        start = begin + length
+    return frames, data[start:]
 
 
 class RawViewer:
@@ -16,6 +33,9 @@ class RawViewer:
     def __init__(self, url: str, *, receive_bytes: int | None = None) -> None:
         parts = urlsplit(url)
         assert parts.hostname is not None and parts.port is not None
+        self.ready = deque[tuple[int, bytes]]()
+        """Frames that were read and not handed over."""
+        self._begun = b""
         self.socket = socket.socket()
         if receive_bytes is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
@@ -28,7 +48,7 @@ class RawViewer:
         )
         head = b""
         while not head.endswith(b"\r\n\r\n"):
-            head += self._exactly(1)
+            head += self.socket.recv(1) or b"\r\n\r\n"
         assert head.startswith(b"HTTP/1.1 101"), head
 
     def __enter__(self) -> Self:
@@ -50,17 +70,19 @@ class RawViewer:
 
     def frames(self) -> Iterator[tuple[int, bytes]]:
         """Opcode and content of every frame until the server ends the connection."""
-        while True:
-            try:
-                first, second = self._exactly(2)
-            except ConnectionError:
-                return
-            length = second & 0x7F
-            if length == 126:
-                length = struct.unpack(">H", self._exactly(2))[0]
-            elif length == 127:
-                length = struct.unpack(">Q", self._exactly(8))[0]
-            yield first & 0x0F, self._exactly(length)
+        while self.ready or self.take():
+            while self.ready:
+                yield self.ready.popleft()
+
+    def take(self) -> bool:
+        """Read once: what is whole then is `ready`. Whether the connection goes on."""
+        try:
+            data = self.socket.recv(1 << 20)
+        except ConnectionError:
+            return False
+        frames, self._begun = split_frames(self._begun + data)
+        self.ready.extend(frames)
+        return bool(data)
 
     def close_code(self) -> int | None:
         """Read on until the server closes; the code of its close frame, None where the connection just ends."""
@@ -73,12 +95,3 @@ class RawViewer:
         """End the connection as a crash does: with a reset, without a close frame."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
-
-    def _exactly(self, length: int) -> bytes:
-        content = b""
-        while len(content) < length:
-            part = self.socket.recv(length - len(content))
-            if not part:
-                raise ConnectionError("the server has ended the connection")
-            content += part
-        return content

@@ -1,7 +1,8 @@
 """`python -m tests.support.scripted_worker RUN_DIR`: a worker of contracts alone, which starts at once.
 
 It does what the run's notes tell it as JSON: `step_s`, `ignore_stop`, `nan_at`, `losses` (one a step), `garbage_at`,
-`log_bytes` (a log line a step), `die_at` (a torn line, then SIGKILL), `refused_knobs` (reasons by knob).
+`metrics` (more of each step), `log_bytes` (a log line a step), `die_at` (a torn line, then SIGKILL), `refused_knobs`
+(reasons by knob).
 """
 
 import json
@@ -89,7 +90,8 @@ class ScriptedWorker:
         losses = self._script.get("losses")
         loss = 4.0 / step if losses is None else losses[step - 1]
         loss = float("nan") if step == self._script.get("nan_at") else loss
-        self._emit(metrics_event(step, {"train/loss": loss, "time/step": 0.01}))
+        more: dict[str, float] = self._script.get("metrics", {})
+        self._emit(metrics_event(step, {"train/loss": loss, "time/step": 0.01, **more}))
         self._frames.write(frame(step))
 
     def _emit(self, event: Event) -> None:

@@ -1,19 +1,22 @@
 """`python -m tests.support.viewer_crowd URL COUNT`: many viewers of one stream, in a process that gives way to others.
 
-Writes `ready` once each has its snapshot; when its standard input ends, it leaves and writes what they saw as JSON.
+Writes `ready` once each has its snapshot; when its standard input ends, it leaves and writes what they saw as JSON. It
+takes as little as it can of the machine that it shares with what it measures: plain sockets, read a few times a second.
 """
 
-import asyncio
 import json
 import os
+import select
 import subprocess
 import sys
+import time
 from dataclasses import asdict, dataclass
 from typing import Self
 
-from websockets.asyncio.client import ClientConnection, connect
-
 from tests.support.commands import ROOT
+from tests.support.raw_viewer import BINARY, CLOSE, PING, PONG, TEXT, RawViewer
+
+_ROUND_S = 0.05
 
 
 @dataclass
@@ -25,6 +28,8 @@ class Seen:
     residency_frames: int = 0
     out_of_order: int = 0
     """Text frames that did not follow the one before."""
+    dropped: int = 0
+    """Viewers whose connection the server ended."""
 
 
 class ViewerCrowd:
@@ -52,39 +57,54 @@ class ViewerCrowd:
         return Seen(**json.loads(output))
 
 
-async def _watch(url: str, seen: Seen, ready: asyncio.Semaphore) -> None:
-    async with connect(url, max_queue=64, compression=None) as socket:
-        last: int = json.loads(await socket.recv())["seq"]
-        seen.viewers += 1
-        ready.release()
-        await _count(socket, last, seen)
+class _Watcher:
+    """One viewer behind its snapshot."""
+
+    def __init__(self, url: str) -> None:
+        self.viewer = RawViewer(url)
+        opcode, content = next(self.viewer.frames())
+        assert opcode == TEXT, content
+        self._last: int = json.loads(content)["seq"]
+        self.viewer.socket.setblocking(False)
+
+    def take(self, seen: Seen) -> bool:
+        """Read what is there; whether the connection goes on."""
+        goes_on = self.viewer.take()
+        while self.viewer.ready:
+            opcode, content = self.viewer.ready.popleft()
+            if opcode == TEXT:
+                seq = int(content[len(b'{"seq":') : content.index(b",")])
+                seen.texts += 1
+                seen.out_of_order += seq != self._last + 1
+                self._last = seq
+            elif opcode == PING:
+                self.viewer.send(PONG, content)
+            elif opcode == CLOSE:
+                goes_on = False
+            seen.residency_frames += opcode == BINARY
+        return goes_on
 
 
-async def _count(socket: ClientConnection, last: int, seen: Seen) -> None:
-    async for message in socket:
-        if isinstance(message, bytes):
-            seen.residency_frames += 1
-            continue
-        seq = json.loads(message)["seq"]
-        seen.texts += 1
-        seen.out_of_order += seq != last + 1
-        last = seq
-
-
-async def _crowd(url: str, count: int) -> Seen:
-    seen, ready = Seen(), asyncio.Semaphore(0)
-    watching = [asyncio.create_task(_watch(url, seen, ready)) for _ in range(count)]
-    for _ in range(count):
-        await ready.acquire()
+def _watch(url: str, count: int) -> Seen:
+    seen = Seen(viewers=count)
+    watchers = [_Watcher(url) for _ in range(count)]
+    poll = select.poll()
+    by_descriptor = {watcher.viewer.socket.fileno(): watcher for watcher in watchers}
+    for descriptor in (sys.stdin.fileno(), *by_descriptor):
+        poll.register(descriptor, select.POLLIN)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    await asyncio.to_thread(sys.stdin.read)
-    for task in watching:
-        task.cancel()
-    await asyncio.gather(*watching, return_exceptions=True)
-    return seen
+    while True:
+        ready = [descriptor for descriptor, _ in poll.poll()]
+        for descriptor in ready:
+            if descriptor in by_descriptor and not by_descriptor[descriptor].take(seen):
+                poll.unregister(descriptor)
+                seen.dropped += 1
+        if sys.stdin.fileno() in ready:
+            return seen
+        time.sleep(_ROUND_S)
 
 
 if __name__ == "__main__":
     os.nice(19)
-    sys.stdout.write(json.dumps(asdict(asyncio.run(_crowd(sys.argv[1], int(sys.argv[2]))))) + "\n")
+    sys.stdout.write(json.dumps(asdict(_watch(sys.argv[1], int(sys.argv[2])))) + "\n")

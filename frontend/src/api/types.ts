@@ -39,6 +39,7 @@ export type TextFrame =
   | Tagged<"CheckpointFrame", "checkpoint">
   | Tagged<"SampleFrame", "sample">
   | Tagged<"KnobFrame", "knobs">
+  | Tagged<"CheckFrame", "check">
   | Tagged<"SnapshotFrame", "snapshot">;
 export type OverviewFrame = Tagged<"RunFrame", "run"> | Tagged<"RunGone", "gone">;
 export type ResidencyWish = Schemas["ResidencyWish"];

@@ -32,6 +32,7 @@ export function fold(run: RunDetail, frame: TextFrame): RunDetail {
       if (frame.status === "holds") next.knobs = { ...run.knobs, [frame.knob]: frame.new };
       return next;
     case "log":
+    case "check":
     case "sample":
       return next;
   }

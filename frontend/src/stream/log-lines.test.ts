@@ -24,6 +24,16 @@ test.each([
     "info",
     "checkpoint of step 1,200, 1 KiB: checkpoints/1200",
   ],
+  [
+    { type: "check", title: "Loss runs away", old: "ok", new: "problem", evidence: "it rose", fix: "halve it" },
+    "error",
+    "Loss runs away: problem: it rose; halve it",
+  ],
+  [
+    { type: "check", title: "Loss runs away", old: "problem", new: "ok", evidence: "the loss is 2", fix: "" },
+    "info",
+    "Loss runs away: ok: the loss is 2",
+  ],
 ])("frame %j is a line", (frame, level, message) => expect(line(frame)).toEqual({ seq: 7, time, level, message }));
 
 test("numbers and the outcome are no lines", () => {

@@ -3,6 +3,7 @@ import type { LogLine, TextFrame } from "../api/types";
 import { bytesText, group } from "../format/quantity";
 
 const LEVEL_OF_STATE: Record<string, LogLine["level"]> = { failed: "error", interrupted: "warning" };
+const LEVEL_OF_VERDICT: Record<string, LogLine["level"]> = { problem: "error", warning: "warning" };
 // The final state, right behind it, says the same.
 const SILENT_KINDS = new Set(["outcome"]);
 
@@ -26,6 +27,13 @@ export function lineOf(frame: TextFrame): LogLine | null {
         : { seq, time, level: "info", message: `${frame.kind}: ${frame.message}` };
     case "knobs":
       return { seq, time, level: frame.status === "refused" ? "warning" : "info", message: frame.message };
+    case "check":
+      return {
+        seq,
+        time,
+        level: LEVEL_OF_VERDICT[frame.new] ?? "info",
+        message: `${frame.title}: ${frame.new}: ${frame.evidence}${frame.fix ? `; ${frame.fix}` : ""}`,
+      };
     case "sample":
       return {
         seq,

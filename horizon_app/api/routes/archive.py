@@ -1,9 +1,9 @@
 """Runs that are put away, and runs that go for good."""
 
-import asyncio
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
+from starlette.concurrency import run_in_threadpool
 
 from horizon_app.api.deps import RunIdPath, Station, Who
 from horizon_app.contracts.problems import Problem
@@ -39,6 +39,6 @@ async def delete_run(
 ) -> Freed:
     """Remove a run with its checkpoints and all else in its folder."""
     await station.generators.forget(run_id)
-    freed = await asyncio.to_thread(station.deletion.delete, run_id, pinned_too=pinned == "delete")
+    freed = await run_in_threadpool(station.deletion.delete, run_id, pinned_too=pinned == "delete")
     station.tell_gone(run_id)
     return freed

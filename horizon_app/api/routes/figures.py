@@ -40,7 +40,8 @@ _TIERS = ("device", "host", "disk")
 )
 def prometheus_metrics(station: Station) -> PlainTextResponse:
     """Runs, queues, live runs, viewers and this process, in Prometheus' text format."""
-    figures = take_figures(station.database, station.hub, station.settings)
+    viewers = station.hub.num_viewers + station.overview.num_viewers
+    figures = take_figures(station.database, station.settings, viewers=viewers)
     return PlainTextResponse(exposition(figures), media_type=CONTENT_TYPE_LATEST)
 
 

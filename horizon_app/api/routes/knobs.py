@@ -1,9 +1,9 @@
 """Knobs of a live run: what is in force, other values, and taking a change back."""
 
-import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Query, Response
+from starlette.concurrency import run_in_threadpool
 
 from horizon_app.api.deps import RunIdPath, Station, Who
 from horizon_app.api.schemas import UndoBody, Values
@@ -50,7 +50,7 @@ async def set_knobs(
 ) -> ChangedKnobs:
     """Change knobs of a live run; answers with old, new and the optimizer step from which each holds."""
     version = _version(if_match)
-    asked = await asyncio.to_thread(station.knobs.ask, run_id, body, who=who, version=version)
+    asked = await run_in_threadpool(station.knobs.ask, run_id, body, who=who, version=version)
     return await _answer(station, asked, patience_s, response)
 
 
@@ -66,7 +66,7 @@ async def undo_knobs(
 ) -> ChangedKnobs:
     """Take a change back: the newest that was not taken back yet, or the one that is named. It is a change as well."""
     number, version = body.number if body is not None else None, _version(if_match)
-    asked = await asyncio.to_thread(station.knobs.undo, run_id, number, who=who, version=version)
+    asked = await run_in_threadpool(station.knobs.undo, run_id, number, who=who, version=version)
     return await _answer(station, asked, patience_s, response)
 
 

@@ -13,7 +13,6 @@ from horizon_app.contracts.machine_view import DatasetsAnswer, ExampleAnswer, He
 from horizon_app.contracts.problems import Problem
 from horizon_app.contracts.run_spec import spec_schema
 from horizon_app.control.catalog import list_datasets, list_models
-from horizon_app.control.data_preview import preview_for_client
 from horizon_app.control.doctor.report import examine
 from horizon_app.control.example import write_example
 
@@ -21,7 +20,7 @@ router = APIRouter(tags=["machine"])
 
 
 @router.get("/healthz")
-def healthz() -> Health:
+async def healthz() -> Health:  # on the loop: it is told however busy the threads are
     """That the server lives."""
     return Health(version=horizon_app.__version__)
 
@@ -56,7 +55,7 @@ def dataset_preview(station: Station, asked: Annotated[PreviewQuery, Query()]) -
     """The first samples of some data as a model would see them, and what is wrong with the rest."""
     options = asked.model_dump(exclude={"path", "tokenizer", "samples"}, exclude_none=True)
     data = {"path": asked.path, **options}
-    return preview_for_client(station.settings, data, asked.tokenizer, most_samples=asked.samples)
+    return station.looks.preview(data, asked.tokenizer, most_samples=asked.samples)
 
 
 @router.get("/spec/schema")

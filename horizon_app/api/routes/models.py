@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response, StreamingResponse
+from starlette.concurrency import run_in_threadpool
 
 from horizon_app.api.deps import RunIdPath, Station
 from horizon_app.api.schemas import GenerateBody
@@ -34,7 +35,7 @@ _STREAMED: dict[str, Any] = {
 )
 async def generate(run_id: RunIdPath, body: GenerateBody, request: Request, station: Station) -> Response:
     """Let a checkpoint answer; a client that leaves cancels it."""
-    run = await asyncio.to_thread(station.run, run_id)
+    run = await run_in_threadpool(station.run, run_id)
     events = station.generators.answer(saved_model(run, station.settings.runs_dir, body.checkpoint), body)
     if not body.stream:
         done = await _while_there(request, _last(events))

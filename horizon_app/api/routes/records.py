@@ -11,7 +11,7 @@ from horizon_app.contracts.run_view import LogAnswer, ResidencyAnswer, SeriesAns
 from horizon_app.control.history import TIMELINE_TYPES
 
 router = APIRouter(prefix="/runs/{run_id}", tags=["records"], responses={404: {"model": Problem}})
-Type = Literal["state", "metrics", "log", "event", "checkpoint", "sample", "knobs"]
+Type = Literal["state", "metrics", "log", "event", "checkpoint", "sample", "knobs", "check"]
 
 
 @router.get("/metrics")

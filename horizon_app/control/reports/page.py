@@ -8,7 +8,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from horizon_app.control.reports.units import Unit, duration, number, writer
+from horizon_app.contracts.sizes import show_bytes
+from horizon_app.control.reports.units import duration, number
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _SLOTS = 6
@@ -31,7 +32,7 @@ def _environment() -> Environment:
         "duration": duration,
         "plain": _plain,
         "slot": _slot,
-        "bytes": _bytes,
+        "bytes": show_bytes,
     }
     return environment
 
@@ -39,10 +40,6 @@ def _environment() -> Environment:
 def _moment(value: datetime | None) -> str:
     """A time with its zone, the same for every reader."""
     return "–" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _bytes(value: int) -> str:
-    return writer(Unit.BYTES, value)(value)
 
 
 def _plain(value: Any) -> str:

@@ -50,6 +50,7 @@ def run_report(database: Database, history: History, run: RunDetail) -> str:
         run=run,
         written_at=datetime.now(UTC),
         charts=[chart for chart in _charts(database, history, run, marks) if chart is not None],
+        checks=history.checks(run.id).checks,
         changes=changes,
         parent=_parent(history, run),
         spec=_by_section(run.spec),

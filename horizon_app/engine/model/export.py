@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import torch
 
-from horizon_app.engine.errors import WeightsUnusable, show_bytes
+from horizon_app.contracts.sizes import show_bytes
+from horizon_app.engine.errors import WeightsUnusable
 from horizon_app.engine.model.companions import read_companions
 from horizon_app.engine.model.discovery import build_meta, discover, load_config
 from horizon_app.engine.model.stored_tensors import BITS, StoredTensors

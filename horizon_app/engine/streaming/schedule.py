@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 import torch
 
@@ -16,6 +17,8 @@ from horizon_app.contracts.run_spec import ScheduleOrder
 from horizon_app.engine.memory.geometry import Partition, Segment
 from horizon_app.engine.policy.optimal import optimal_misses
 from horizon_app.engine.policy.protocol import NEVER
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,12 +120,12 @@ class Shape:
     recompute: bool
     order: ScheduleOrder = ScheduleOrder.LAYER_MAJOR
 
-    @property
-    def groups(self) -> tuple[tuple[int, ...], ...]:
-        """Micro-batches (as their chunks of the loss) that pass the model together, up and down."""
-        if self.order is ScheduleOrder.LAYER_MAJOR:
-            return (self.head_chunks,)
-        return tuple((chunks,) for chunks in self.head_chunks)
+
+def grouped(micro_batches: Sequence[Item], order: ScheduleOrder) -> list[Sequence[Item]]:
+    """The micro-batches of an optimizer step by those that pass the model together, up and down."""
+    if order is ScheduleOrder.LAYER_MAJOR:
+        return [micro_batches]
+    return [[one] for one in micro_batches]
 
 
 def build_schedule(orders: Sequence[StageOrder], gathered: Sequence[tuple[int, ...]], shape: Shape) -> Schedule:
@@ -132,7 +135,7 @@ def build_schedule(orders: Sequence[StageOrder], gathered: Sequence[tuple[int, .
     `gathered` names the blocks that each stage copies to a workspace before its products.
     """
     steps: list[tuple[int, Direction, list[int]]] = []
-    for group in shape.groups:
+    for group in grouped(shape.head_chunks, shape.order):
         steps += _up_and_down(orders, gathered, group, recompute=shape.recompute)
     return _join(steps)
 
@@ -151,7 +154,7 @@ def build_forward_schedule(
 
 
 def _up_and_down(
-    orders: Sequence[StageOrder], gathered: Sequence[tuple[int, ...]], group: tuple[int, ...], *, recompute: bool
+    orders: Sequence[StageOrder], gathered: Sequence[tuple[int, ...]], group: Sequence[int], *, recompute: bool
 ) -> list[tuple[int, Direction, list[int]]]:
     last = len(orders) - 1
     steps: list[tuple[int, Direction, list[int]]] = []

@@ -24,7 +24,6 @@ from horizon_app.engine.training.config import EngineConfig
 from horizon_app.engine.training.forward import ForwardPass
 from horizon_app.engine.training.layer_inputs import HeldInputs, HostInputs, LayerInputs
 from horizon_app.engine.training.loading import LoadedModel, ModelPlan
-from horizon_app.engine.training.passes import PassParts, StagePasses
 from horizon_app.engine.training.rehearsal import learn_order
 from horizon_app.engine.training.stages import StageParts, Stages
 from horizon_app.engine.training.step import OptimizerStep, StepParts
@@ -134,18 +133,12 @@ def assemble(plan: ModelPlan, loaded: LoadedModel, hooks: Hooks) -> Machinery:
         if sizes.host_inputs
         else HeldInputs()
     )
-    passes = StagePasses(
-        PassParts(
-            partition=partition, model=model, stages=stages, gather=gather, inputs=inputs, recompute=sizes.recompute,
-            chunk_tokens=sizes.chunk_tokens,
-        )
-    )  # fmt: skip
     loss_scale = _loss_scale(config)
     step = OptimizerStep(
         StepParts(
             partition=partition, pool=pool, model=model, streamer=streamer, gather=gather, stages=stages,
-            passes=passes, inputs=inputs, updates=updates, loss_scale=loss_scale, recompute=sizes.recompute,
-            order=config.order, max_grad_norm=config.max_grad_norm,
+            inputs=inputs, updates=updates, loss_scale=loss_scale, recompute=sizes.recompute,
+            chunk_tokens=sizes.chunk_tokens, order=config.order, max_grad_norm=config.max_grad_norm,
         )
     )  # fmt: skip
     return Machinery(

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from horizon_app.contracts.events import PeakUse
+from horizon_app.contracts.events import MEMORY_RAN_OUT, PeakUse
 from horizon_app.contracts.knobs import AskedChange
 from horizon_app.contracts.residency import BlockLayout
 from horizon_app.data.batches import Batch, BatchSource
@@ -251,7 +251,7 @@ class Engine:
         if self._config.device.type == "cuda":
             torch.cuda.empty_cache()
         self._accumulation.out_of_memory()
-        self._tell_micro_batch(step, old, f"memory ran out ({shortage})")
+        self._tell_micro_batch(step, old, f"{MEMORY_RAN_OUT} ({shortage})")
 
     def _tell(self, result: StepResult, learning_rate: float, seconds: float) -> None:
         micro = self._accumulation.micro_batch

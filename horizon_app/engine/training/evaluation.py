@@ -37,7 +37,7 @@ class Evaluator:
         passages = [
             Passage(
                 input_ids=m.input_ids, position_ids=m.position_ids,
-                head_chunks=math.ceil(m.targets.numel() / self._chunk_tokens),
+                head_chunks=len(m.chunks(self._chunk_tokens)),
             )
             for m in group
         ]  # fmt: skip
@@ -47,8 +47,7 @@ class Evaluator:
     def _head(self, m: MicroBatch, hidden_STH: torch.Tensor) -> torch.Tensor:
         model = self._stages.model
         final = model.epilogue(hidden_STH, m.position_ids)
-        picked = final.reshape(-1, final.shape[-1]).index_select(0, m.trained)
-        chunks = [slice(start, start + self._chunk_tokens) for start in range(0, len(picked), self._chunk_tokens)]
+        picked, chunks = m.picked(final), m.chunks(self._chunk_tokens)
         return torch.stack(
             [summed_cross_entropy(model.logits(picked[rows]), m.targets[rows]) for rows in chunks]
         ).sum()  # fmt: skip

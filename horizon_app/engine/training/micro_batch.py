@@ -40,6 +40,14 @@ class MicroBatch:
         """Sequences."""
         return int(self.input_ids.shape[0])
 
+    def picked(self, hidden_STH: torch.Tensor) -> torch.Tensor:
+        """The rows of hidden states that predict a trained token. Shape: [trained tokens, H]."""
+        return hidden_STH.reshape(-1, hidden_STH.shape[-1]).index_select(0, self.trained)
+
+    def chunks(self, most_tokens: int) -> list[slice]:
+        """Those rows in chunks of at most `most_tokens`: so many times the head's weights are asked for."""
+        return [slice(start, start + most_tokens) for start in range(0, self.targets.numel(), most_tokens)]
+
 
 def packs_samples(batch: Batch) -> bool:
     """Whether a sequence holds more than one sample that is trained on."""

@@ -96,7 +96,7 @@ class StagePasses:
 
     def head_chunks(self, m: MicroBatch) -> int:
         """How many times the head's weights are asked for."""
-        return math.ceil(m.targets.numel() / self._p.chunk_tokens)
+        return len(m.chunks(self._p.chunk_tokens))
 
     def head(self, group: Group, *, last: bool) -> list[torch.Tensor]:
         """Final norm, LM head and loss of each micro-batch (a sum, fp64), with the gradient of what fed them.
@@ -120,12 +120,10 @@ class StagePasses:
             m.gradient = torch.zeros_like(hidden_STH)
             return torch.zeros((), dtype=torch.float64, device=hidden_STH.device)
         with torch.enable_grad():
-            final = self._p.model.epilogue(hidden_STH, m.position_ids)
-            picked = final.reshape(-1, final.shape[-1]).index_select(0, m.trained)
+            picked = m.picked(self._p.model.epilogue(hidden_STH, m.position_ids))
         gradient = torch.empty_like(picked)
         losses: list[torch.Tensor] = []
-        for start in range(0, m.targets.numel(), self._p.chunk_tokens):
-            rows = slice(start, start + self._p.chunk_tokens)
+        for rows in m.chunks(self._p.chunk_tokens):
             leaf = picked[rows].detach().requires_grad_()
             with torch.enable_grad():
                 scale = self._scale / self._tokens

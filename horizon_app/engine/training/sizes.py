@@ -21,7 +21,11 @@ from horizon_app.planning.arena import GRADIENT_SLOTS, SMALLEST_ARENA, most_slot
 WIDEST_GRADIENT_SHARE = 4
 """Gradients get a second slot from arenas of this many times two slots on."""
 HOST_SHARE = 0.8
-"""Share of the free RAM that the host tier takes by itself; the rest is for activations and whatever else runs."""
+"""Share of the free RAM that the host tier takes by itself, or less where the process needs more than the rest."""
+PROCESS_SHARE = 0.95
+"""Share of the free RAM that the process may take in all, where no limit is set; the rest is for whatever else runs."""
+_MOST_TRIES = 8
+"""Times that the host tier shrinks: where it does, activations may get room that they then take."""
 RUNTIME_BYTES = 224 << 20
 """Stacks of threads and scratch of the math libraries, which appear with the first step (60 to 90 MiB were seen), and
 holes in the heap, which a worker keeps for its next step (100 to 250 MiB)."""
@@ -71,8 +75,32 @@ class Sizes:
 
 def decide_sizes(config: EngineConfig, partition: Partition, layout: HostLayout, model_config: Any) -> Sizes:
     """Decide what the spec leaves to us. Raises ArenaTooSmall or TierExhausted, with the numbers."""
-    host_limit = _host_limit(config)
+    if config.host_limit_bytes is not None:
+        return _with_host_limit(config, partition, layout, model_config, config.host_limit_bytes)
+    return _share_of_free(config, partition, layout, model_config, int(psutil.virtual_memory().available))
 
+
+def _share_of_free(
+    config: EngineConfig, partition: Partition, layout: HostLayout, model_config: Any, free: int
+) -> Sizes:
+    """A host tier that leaves the process room for what it takes besides: activations, the arena, libraries."""
+    sizes = _with_host_limit(config, partition, layout, model_config, int(free * HOST_SHARE))
+    for _ in range(_MOST_TRIES):
+        too_much = sizes.process_bytes(on_cpu=config.device.type == "cpu") - int(free * PROCESS_SHARE)
+        if too_much <= 0:
+            break
+        try:
+            sizes = _with_host_limit(config, partition, layout, model_config, sizes.host_bytes - too_much)
+        except TierExhausted as refusal:  # less than the least; what is planned is an upper estimate, so it may do
+            if refusal.tier != "host":
+                return sizes
+            return _with_host_limit(config, partition, layout, model_config, refusal.needed_bytes)
+    return sizes
+
+
+def _with_host_limit(
+    config: EngineConfig, partition: Partition, layout: HostLayout, model_config: Any, host_limit: int
+) -> Sizes:
     def sizes_with(limit: int, reserved: int = 0) -> Sizes:
         placement = _place(config, layout, limit, reserved=reserved)
         return _decide(config, partition, layout, model_config, placement, limit)
@@ -98,7 +126,9 @@ def _decide(
     free = free_device_memory(config.device)
     left = free - (placement.host_bytes if on_cpu else 0)
     shares_host = on_cpu and config.max_blocks is None and placement.frames[layout.weight_plane] is None
-    slots = GRADIENT_SLOTS if shares_host else _num_slots(config, partition, left)
+    # What the host tier gives up for the process's other needs is not for an arena on the same RAM to take.
+    room_for_arena = min(left, int(free * (1 - HOST_SHARE))) if on_cpu and config.host_limit_bytes is None else left
+    slots = GRADIENT_SLOTS if shares_host else _num_slots(config, partition, room_for_arena)
     arena = slots * config.block_bytes
     if arena > max(left, 0):
         fix = "lower offload.max_gpu_blocks"
@@ -175,12 +205,6 @@ def _num_products(partition: Partition) -> int:
     streamed = (Use.LINEAR, Use.CONV1D)
     owners = [(segment, partition.parameters[segment.parameter]) for segment in partition.segments]
     return len({(s.row_end - s.row_start, p.shape, p.use) for s, p in owners if p.use in streamed})
-
-
-def _host_limit(config: EngineConfig) -> int:
-    if config.host_limit_bytes is not None:
-        return config.host_limit_bytes
-    return int(psutil.virtual_memory().available * HOST_SHARE)
 
 
 def _num_slots(config: EngineConfig, partition: Partition, left: int) -> int:

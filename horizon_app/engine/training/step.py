@@ -10,21 +10,16 @@ import torch
 from horizon_app.contracts.run_spec import ScheduleOrder
 from horizon_app.data.batches import Batch
 from horizon_app.engine.errors import BadBatch
-from horizon_app.engine.memory.geometry import Partition
 from horizon_app.engine.memory.host_pool import HostPool
-from horizon_app.engine.model.staged import StagedModel
 from horizon_app.engine.optim.adamw import Update
 from horizon_app.engine.optim.clipping import clip_factor, global_norm
 from horizon_app.engine.optim.loss_scale import LossScale, Overflow
-from horizon_app.engine.streaming.gradients import GradientGather
 from horizon_app.engine.streaming.host_order import expect_schedule
-from horizon_app.engine.streaming.schedule import Schedule, Shape, build_schedule
+from horizon_app.engine.streaming.schedule import Schedule, Shape, build_schedule, grouped
 from horizon_app.engine.streaming.streamer import Streamer
-from horizon_app.engine.training.layer_inputs import LayerInputs
 from horizon_app.engine.training.micro_batch import MicroBatch, packs_samples, split
-from horizon_app.engine.training.passes import StagePasses, total_loss
+from horizon_app.engine.training.passes import PassParts, StagePasses, total_loss
 from horizon_app.engine.training.random_state import random_state, set_random_state
-from horizon_app.engine.training.stages import Stages
 from horizon_app.engine.training.updates import WeightUpdates
 
 
@@ -44,20 +39,13 @@ class StepResult:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StepParts:
-    """The parts that a step works with."""
+class StepParts(PassParts):
+    """The parts that a step works with: those of its passes, and what it does around them."""
 
-    partition: Partition
     pool: HostPool
-    model: StagedModel
     streamer: Streamer
-    gather: GradientGather
-    stages: Stages
-    passes: StagePasses
-    inputs: LayerInputs
     updates: WeightUpdates
     loss_scale: LossScale
-    recompute: bool
     order: ScheduleOrder
     max_grad_norm: float
 
@@ -67,6 +55,7 @@ class OptimizerStep:
 
     def __init__(self, parts: StepParts) -> None:
         self._p = parts
+        self._passes = StagePasses(parts)
         self._schedule: tuple[Shape, Schedule] | None = None
         self._dice: torch.Tensor | None = None  # the random state that the step began with, where dropout draws
 
@@ -87,7 +76,7 @@ class OptimizerStep:
         if total == 0:
             raise BadBatch(f"optimizer step {step}: none of the batch's {batch.input_ids.size} tokens is trained")
         scale = parts.loss_scale.scale
-        groups = [micro] if parts.order is ScheduleOrder.LAYER_MAJOR else [[m] for m in micro]
+        groups = grouped(micro, parts.order)
         schedule = self._begin(groups, scale, total)
         self._dice = random_state(parts.model.device) if parts.model.has_dropout else None
         losses: list[float] = []
@@ -120,12 +109,12 @@ class OptimizerStep:
         parts.streamer.release_current()
         parts.updates.flush()  # what waits there are good gradients, of the step before
         parts.gather.drop()
-        parts.passes.abandon()
+        self._passes.abandon()
         parts.streamer.invalidate()
 
     def _begin(self, groups: Sequence[Sequence[MicroBatch]], scale: float, tokens: int) -> Schedule:
         parts = self._p
-        chunks = tuple(parts.passes.head_chunks(m) for group in groups for m in group)
+        chunks = tuple(self._passes.head_chunks(m) for group in groups for m in group)
         shape = Shape(head_chunks=chunks, recompute=parts.recompute, order=parts.order)
         if self._schedule is None or self._schedule[0] != shape:
             parts.updates.flush()  # it follows the order that was expected before
@@ -137,13 +126,13 @@ class OptimizerStep:
                 [{(stage, m.index): m.num_sequences for stage in layers for m in group} for group in groups]
             )
         sequences = sum(m.num_sequences for group in groups for m in group)
-        parts.passes.begin(scale, tokens=tokens, sequences=sequences)
+        self._passes.begin(scale, tokens=tokens, sequences=sequences)
         parts.stages.begin(self._schedule[1])
         parts.gather.begin_optimizer_step()
         return self._schedule[1]
 
     def _up_and_down(self, group: Sequence[MicroBatch], *, last: bool) -> float:
-        passes, layers = self._p.passes, self._p.model.num_layers
+        passes, layers = self._passes, self._p.model.num_layers
         passes.embed(group)
         for stage in range(1, layers + 1):
             passes.forward_layer(stage, group)

@@ -10,7 +10,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from horizon_app.api.openapi_export import full_schema
-from horizon_app.control import example, submission
+from horizon_app.control import catalog, example, submission
+from horizon_app.control.catalog import spec_path
 from tests.support.server import scripted_spec
 
 
@@ -91,6 +92,20 @@ def test_machine_and_catalog_tell_what_is_there(client: TestClient, home: Path) 
     assert client.get("/api/v1/datasets").json()["datasets"] == [
         {"path": "data/corpus.txt", "name": "corpus.txt", "bytes": 170, "kind": "text"}
     ]
+
+
+def test_catalog_leaves_out_a_file_that_goes_away_while_it_is_listed(
+    client: TestClient, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "data" / "fetched.txt").write_text("half")
+
+    def renamed_meanwhile(path: Path, base: Path) -> str:
+        if path.name == "fetched.txt":
+            path.rename(path.with_suffix(".done"))
+        return spec_path(path, base)
+
+    monkeypatch.setattr(catalog, "spec_path", renamed_meanwhile)
+    assert [one["name"] for one in client.get("/api/v1/datasets").json()["datasets"]] == ["corpus.txt"]
 
 
 def test_catalog_says_why_a_model_can_not_be_trained_and_follows_no_links(client: TestClient, home: Path) -> None:

@@ -3,10 +3,11 @@ from contextlib import suppress
 import httpx
 import pytest
 
-from horizon_app.cli.history import CompareQuery, History, RunQuery
+from horizon_app.cli.history import History
 from horizon_app.cli.local_server import server_refusals, server_url
 from horizon_app.cli.refusals import CommandFailed
 from horizon_app.client import Horizon, HorizonError
+from horizon_app.contracts.history_query import CompareQuery, RunQuery
 from horizon_app.contracts.problems import SpecRefused
 from horizon_app.contracts.run_state import RunState
 from horizon_app.control.errors import BadQuery

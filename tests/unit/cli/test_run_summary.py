@@ -36,7 +36,7 @@ def test_summary_of_a_finished_run_tells_speed_hit_rate_memory_and_model() -> No
         "  loss         1.2500",
         "  speed        12,346 tokens/s",
         "  hit rate     98.7% (optimum without prefetch 61.0%)",
-        "  peak memory  device 48.0 MiB in 12 blocks, host 3.0 GiB, process 4.0 GiB",
+        "  peak memory  device 48 MiB in 12 blocks, host 3 GiB, process 4 GiB",
         "  model        runs/20260131-120000-abcdef/checkpoints/30",
     ]
 

@@ -4,7 +4,7 @@ import pytest
 
 from horizon_app.cli.printable import printable, write_json, write_lines
 from horizon_app.cli.problem_lines import problem_line
-from horizon_app.cli.quantities import show_bytes, show_metric, show_seconds
+from horizon_app.cli.quantities import show_metric, show_seconds
 from horizon_app.contracts.problems import FieldProblem
 
 
@@ -15,14 +15,6 @@ def test_problem_line_with_everything_reads_place_field_message_fix() -> None:
 
 def test_problem_line_without_place_is_its_message() -> None:
     assert problem_line(FieldProblem(field="", message="odd")) == "odd"
-
-
-@pytest.mark.parametrize(
-    ("num_bytes", "shown"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3 << 29, "1.5 GiB"), (5 << 40, "5.0 TiB")],
-)
-def test_bytes_are_shown_with_a_binary_unit(num_bytes: int, shown: str) -> None:
-    assert show_bytes(num_bytes) == shown
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(4.24, "4.2 s"), (61, "1:01"), (3723, "1:02:03")])

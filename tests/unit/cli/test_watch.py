@@ -39,7 +39,7 @@ def test_run_shows_state_steps_time_left_numbers_and_tiers() -> None:
     text = "\n".join(drawn(view))
     assert "tiny  20260131-120000-abcdef" in text and "running" in text
     assert "40/100  2:00 left" in text
-    assert "1,234 tokens/s, 50.0% hit rate" in text and "host 3.0 GiB" in text
+    assert "1,234 tokens/s, 50.0% hit rate" in text and "host 3 GiB" in text
     assert f"2.0000  {sparkline([3.0, 2.0])}" in text
     take(view, {"type": "state", "state": "paused", "reason": "asked to pause"})
     assert "left" not in "\n".join(drawn(view))
@@ -53,7 +53,7 @@ def test_run_shows_the_newest_lines_without_control_characters_of_others() -> No
     assert "[red]odd" in lines[1]
     shown = [line for line in lines if "line " in line]
     assert len(shown) == LINES_SHOWN - 1 and shown[-1].endswith("line 19\\x1b[2J")
-    assert lines[-2].endswith("checkpoint of step 3, 2.0 KiB")
+    assert lines[-2].endswith("checkpoint of step 3, 2 KiB")
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

@@ -104,6 +104,17 @@ def test_set_sends_the_version_that_was_seen_and_refreshes() -> None:
     assert run.step == 8
 
 
+@pytest.mark.parametrize(("asked", "number"), [((), None), ((4,), 4)])
+def test_undo_takes_the_newest_change_or_a_named_one_back_where_nobody_changed_knobs_since(
+    asked: tuple[int, ...], number: int | None
+) -> None:
+    run, seen = one(document(knobs_version=4), {"knobs_version": 5, "changes": []}, document(knobs_version=5))
+    assert run.undo(*asked).knobs_version == 5
+    assert (seen[0].method, seen[0].url.path.split("/runs/")[1].split("/")[1:]) == ("POST", ["knobs", "undo"])
+    assert (json.loads(seen[0].content), seen[0].headers["If-Match"]) == ({"number": number}, '"4"')
+    assert run.knobs_version == 5
+
+
 @pytest.mark.parametrize(
     ("act", "path", "body"),
     [

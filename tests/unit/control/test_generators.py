@@ -82,6 +82,13 @@ async def test_process_that_dies_is_told_with_its_last_words_and_replaced(pool: 
     assert text(await when_free(pool, which, "again")) == "again."
 
 
+async def test_process_that_speaks_nonsense_is_ended_and_replaced(pool: Generators, tmp_path: Path) -> None:
+    which = model(tmp_path / "run")
+    with pytest.raises(GeneratorFailed, match="does not speak as it should"):
+        await answer(pool, which, "babble")
+    assert text(await when_free(pool, which, "again")) == "again."
+
+
 async def test_checkpoint_that_cannot_be_loaded_is_told_by_its_reason(pool: Generators, tmp_path: Path) -> None:
     with pytest.raises(GeneratorFailed, match="can't answer: loading the checkpoint of step 7: there is none"):
         await answer(pool, model(tmp_path / "run", 7, there=False), "hello")

@@ -1,6 +1,7 @@
 """Viewers read at their own pace and get every text frame once, in order."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,17 +82,63 @@ async def test_runs_nobody_looks_at_are_not_kept(database: Database) -> None:
     await hub.refresh_watched()
 
 
-async def test_overview_collects_changes_until_it_is_asked(database: Database) -> None:
-    hub = Hub(database)
-    with hub.overview() as overview:
-        for run_id in ("a", "b", "a"):
-            await hub.refresh(run_id)
-        assert await asyncio.wait_for(overview.changed(), 5) == {"a", "b"}
-
-
 async def test_refreshes_at_once_double_nothing(database: Database) -> None:
     run_id, hub = add_run(database), Hub(database)
     with hub.view(run_id, after=0, last_seq=0) as viewer:
         write(database, run_id, 30)
         await asyncio.gather(*(hub.refresh(run_id) for _ in range(8)))
         assert await read_all(viewer) == list(range(1, 31))
+
+
+async def test_each_frame_is_wrapped_once_and_is_one_object_for_all_viewers(database: Database) -> None:
+    wrapped: list[str | bytes] = []
+
+    def wrap(content: str | bytes) -> bytes:
+        wrapped.append(content)
+        return module.plain(content)
+
+    run_id, hub = add_run(database), Hub(database, wrap)
+    with contextlib.ExitStack() as stack:
+        viewers = [stack.enter_context(hub.view(run_id, after=0, last_seq=0)) for _ in range(50)]
+        write(database, run_id, 3)
+        await hub.refresh(run_id)
+        hub.show_frame(run_id, 1, b"residency")
+        for viewer in viewers:
+            await asyncio.wait_for(viewer.wait(), 5)
+        found = [[*await viewer.texts(), viewer.take_frame()] for viewer in viewers]
+    assert [type(content) for content in wrapped] == [str, str, str, bytes]
+    assert all(ours is first for one in found for ours, first in zip(one, found[0], strict=True))
+
+
+@pytest.mark.parametrize(("rest_s", "wakes"), [(0.0, 3), (1000.0, 1)])
+async def test_viewers_are_told_at_once_or_after_their_rest_of_all_that_came_meanwhile(
+    database: Database, monkeypatch: pytest.MonkeyPatch, rest_s: float, wakes: int
+) -> None:
+    monkeypatch.setattr(module, "REST_S", rest_s)
+    woken: list[Viewer] = []
+    monkeypatch.setattr(Viewer, "wake", lambda viewer: woken.append(viewer))  # a method, as append is none
+    run_id, hub = add_run(database), Hub(database)
+    with hub.view(run_id, after=0, last_seq=0) as one, hub.view(run_id, after=0, last_seq=0) as other:
+        for number in range(3):
+            write(database, run_id, 1)
+            await hub.refresh(run_id)
+            hub.show_frame(run_id, number + 1, b"residency")
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+    assert (woken.count(one), woken.count(other)) == (wakes, wakes)
+
+
+async def test_viewer_hears_after_its_rest_of_what_came_meanwhile(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REST_S", 0.02)
+    run_id, hub = add_run(database), Hub(database)
+    with hub.view(run_id, after=0, last_seq=0) as viewer:
+        seen: list[int] = []
+        for _ in range(4):
+            write(database, run_id, 1)
+            await hub.refresh(run_id)
+        while len(seen) < 4:
+            await asyncio.wait_for(viewer.wait(), 5)
+            seen += await read_all(viewer)
+    assert seen == [1, 2, 3, 4]

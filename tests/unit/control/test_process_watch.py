@@ -57,19 +57,31 @@ def are_gone(*pids: int) -> bool:
 
 def test_process_with_another_start_time_is_not_the_same() -> None:
     start = psutil.Process().create_time()
-    assert is_alive(os.getpid(), start)
-    assert not is_alive(os.getpid(), start - 60)
+    assert is_alive(RUN, os.getpid(), start)
+    assert not is_alive(RUN, os.getpid(), start - 60)
+
+
+def test_worker_is_alive_whatever_was_done_to_the_clock_since_it_started(
+    family: tuple[subprocess.Popen[str], list[int]],
+) -> None:
+    worker, _ = family
+    start = psutil.Process(worker.pid).create_time()
+    assert is_alive(RUN, worker.pid, start + 3600)
+    assert not is_alive("20260101-000000-000000", worker.pid, start + 3600)
+    worker.kill()
+    worker.wait(timeout=20)
+    assert not is_alive(RUN, worker.pid, start + 3600)
 
 
 def test_process_that_ended_but_is_not_buried_is_not_alive() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
     start = psutil.Process(child.pid).create_time()
-    assert is_alive(child.pid, start)
+    assert is_alive(RUN, child.pid, start)
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # dead, and still a zombie
-    assert not is_alive(child.pid, start)
+    assert not is_alive(RUN, child.pid, start)
     child.communicate()
-    assert not is_alive(child.pid, start)
+    assert not is_alive(RUN, child.pid, start)
     assert signal_all(RUN, (child.pid, start), signal.SIGKILL) == 0
 
 

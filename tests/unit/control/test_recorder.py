@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import select
 
 from horizon_app.contracts.events import EVENT, Event, FactNoted, LogWritten, StateChanged, metrics_event
 from horizon_app.contracts.run_state import RunState
@@ -16,6 +17,7 @@ from horizon_app.store.database import Database
 from horizon_app.store.events import events_after
 from horizon_app.store.metrics import series
 from horizon_app.store.runs import StoredRun, get_order, get_run
+from horizon_app.store.tables import RunMetricTable, RunTable
 from tests.support.stores import add_run, open_store
 
 JOURNAL: list[Event] = [
@@ -153,3 +155,16 @@ def test_run_that_goes_on_from_an_earlier_step_forgets_what_was_measured_behind_
     assert points == [(1, 4.0), (2, 2.0), (3, 9.0)]
     assert (run.step, sparkline.values(run.sparkline)) == (3, [4.0, 2.0, 9.0])
     assert steps == [1, 2, 3, 4, 3]
+
+
+@pytest.mark.parametrize("pieces", [[(1, 10)], [(1, 7), (8, 10)]])
+def test_run_that_ends_is_listed_with_the_metrics_it_had_by_then(tmp_path: Path, pieces: list[tuple[int, int]]) -> None:
+    with open_store(tmp_path) as database:
+        run_id = add_run(database, RunState.STARTING)
+        for first, last in pieces:
+            record_batch(database, run_id, batch(first, last))
+        with database.read() as tx:
+            assert tx.execute(select(RunTable.metrics_listed)).scalar_one()
+            rows = tx.execute(select(RunMetricTable.run_id, RunMetricTable.key, RunMetricTable.value)).all()
+        assert rows == [(run_id, "train/loss", 1.0)]
+        assert recorded(database, run_id).metrics == {"train/loss": 1.0}

@@ -43,9 +43,9 @@ def test_end_is_described_with_its_cause(known: dict[str, Any], cause: Cause, wo
 def test_end_by_the_kernel_names_peak_and_limit() -> None:
     text = end(exit_code=-9, oom_kills=1).describe()
     assert "killed 1 process for memory" in text
-    assert "it held 3,000.0 MiB at most, its control group may hold 4,096.0 MiB" in text
+    assert "it held 2.93 GiB at most, its control group may hold 4 GiB" in text
     whole = Memory(total_bytes=8192 * MIB, available_bytes=1, is_limited=False)
-    assert "the machine has 8,192.0 MiB" in end(exit_code=-9, oom_kills=1, memory=whole, peak_bytes=None).describe()
+    assert "the machine has 8 GiB" in end(exit_code=-9, oom_kills=1, memory=whole, peak_bytes=None).describe()
 
 
 def test_end_of_a_process_nobody_knew_is_described() -> None:

@@ -33,7 +33,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Database, st
 
 
 def numbers(page: module.LogPage) -> list[int]:
-    return [line["seq"] // 2 for line in page.lines]
+    return [line.seq // 2 for line in page.lines]
 
 
 def all_pages(tx: Transaction, run_id: str, *, limit: int, forward: bool, **which: Any) -> list[int]:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from horizon_app.contracts import checkpoints as contract
 from horizon_app.contracts.checkpoints import BROKEN, MANIFEST, PIN, find_checkpoints, look_at
 from horizon_app.worker import checkpoints as checkpoints_module
-from horizon_app.worker.checkpoints import CheckpointFolder, CheckpointNotWritten, Facts
+from horizon_app.worker.checkpoints import CheckpointFolder, CheckpointNotWritten, Facts, SearchStopped
 from tests.support.fake_engine import FakeSnapshot, write_fake_model
 
 RUN = "20260101-000000-aaaaaa"
@@ -270,6 +271,20 @@ def test_damaged_checkpoints_do_not_count_among_those_kept(tmp_path: Path) -> No
     cut(folder.write(4))
     assert folder.save_and_rotate(6) == [4]
     assert folder.names == ["2", "6"]
+
+
+def test_search_that_is_to_stop_ends_between_two_parts_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path)
+    path = folder.write(4)
+    (path / "model.safetensors").write_bytes(bytes((path / "model.safetensors").stat().st_size))
+    monkeypatch.setattr(contract, "_READ_BYTES", 1)
+    asked = iter([False] * 3)
+    with pytest.raises(SearchStopped):
+        folder.checkpoints.newest_usable(lambda: next(asked, True))
+    assert not (path / BROKEN).exists()
+    assert folder.newest is None, "read to its end, it is damaged"
 
 
 def test_copy_beside_a_checkpoint_is_ignored_by_its_name(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ class OutOfMemoryError(RuntimeError):
 def test_reason_of_exhausted_memory_names_what_is_held_and_what_helps(error: Exception, tmp_path: Path) -> None:
     reason = failure_reason(error, "training optimizer step 3 of 9", tmp_path)
     assert reason.startswith("training optimizer step 3 of 9: out of memory")
-    assert "MiB RAM" in reason
+    assert "iB RAM" in reason
     assert "micro_batch_size" in reason
 
 

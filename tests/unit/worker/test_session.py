@@ -251,6 +251,16 @@ def test_session_whose_parts_heed_a_stop_is_stopped_in_the_middle_of_them(
     assert outcome(run_dir).reason == f"stopped by SIGTERM while {doing}, nothing saved"
 
 
+def test_session_that_is_to_stop_reads_no_checkpoint_to_its_end(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 2})
+    run_session(run_dir)
+    stop = StopRequest()
+    stop.ask("stopped by SIGTERM", save=True)
+    assert run_session(run_dir, stop=stop) == 0
+    assert states(run_dir) == ["running", "finished", "stopped"]
+    assert outcome(run_dir).reason == "stopped by SIGTERM while looking for checkpoints, which are as they were"
+
+
 def test_session_stopped_during_its_last_step_is_finished(tmp_path: Path) -> None:
     run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 2})
     stop = StopRequest()

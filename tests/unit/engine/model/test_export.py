@@ -144,7 +144,7 @@ def test_export_into_a_volume_that_is_too_full_is_refused_with_the_numbers(
 ) -> None:
     full = SimpleNamespace(total=100, used=50, free=50)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
-    with pytest.raises(ExportImpossible, match=r"the export takes 37\d\.\d KiB, but .* has 0\.0 KiB free"):
+    with pytest.raises(ExportImpossible, match=r"the export takes 37\d[.\d]* KiB, but .* has 50 B free"):
         export(checkpoint(tmp_path / "source"), tmp_path / "target", torch.bfloat16)
     assert list((tmp_path / "target").iterdir()) == []
 

@@ -15,7 +15,7 @@ from horizon_app.engine.streaming.partition import partition
 from horizon_app.engine.training import sizes as sizes_module
 from horizon_app.engine.training.config import EngineConfig
 from horizon_app.engine.training.host_tier import HostLayout
-from horizon_app.engine.training.sizes import GRADIENT_SLOTS, Sizes, decide_sizes
+from horizon_app.engine.training.sizes import GRADIENT_SLOTS, PROCESS_SHARE, Sizes, decide_sizes
 from tests.support.engines import engine_config
 from tests.support.host_pools import host_pool
 
@@ -148,7 +148,7 @@ def test_sizes_planes_beyond_the_host_limit_are_refused_with_both_numbers_where_
     with pytest.raises(TierExhausted) as refusal:
         decide(config, host_limit_bytes=4 * MIB, disk=Disk.OFF)
     assert (refusal.value.tier, refusal.value.needed_bytes, refusal.value.free_bytes) == ("host", 10 * MIB, 4 * MIB)
-    for words in ("host tier", "10.0 MiB", "4.0 MiB", "offload.host_memory", "offload.disk"):
+    for words in ("host tier", "10 MiB", "4 MiB", "offload.host_memory", "offload.disk"):
         assert words in str(refusal.value)
     assert decide(config, host_limit_bytes=10 * MIB, disk=Disk.OFF).host_bytes == 10 * MIB
 
@@ -172,9 +172,25 @@ def test_sizes_host_that_is_too_small_for_any_frame_is_refused_with_what_works(c
 
 def test_sizes_host_auto_leaves_a_part_of_what_is_free(config: EngineConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     give_memory(monkeypatch, 1 << 30, host=12 * MIB)
-    with pytest.raises(TierExhausted, match=r"needs 10\.0 MiB, but 9\.6 MiB are free"):
+    with pytest.raises(TierExhausted, match=r"needs 10 MiB, but 9\.6\d* MiB are free"):
         decide(config, disk=Disk.OFF)
     assert decide(config).host_bytes <= 9.6 * MIB
+
+
+def test_sizes_host_auto_shrinks_until_the_process_fits_into_what_is_free(
+    config: EngineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_memory(monkeypatch, 1 << 30)
+    whole = decide(config)
+    free = int(whole.process_bytes(on_cpu=True) / PROCESS_SHARE)
+    give_memory(monkeypatch, free + MIB, host=free + MIB)
+    assert decide(config).host_bytes == whole.host_bytes == 10 * MIB
+    give_memory(monkeypatch, free - 4 * MIB, host=free - 4 * MIB)
+    shrunk = decide(config)
+    assert shrunk.process_bytes(on_cpu=True) <= PROCESS_SHARE * (free - 4 * MIB)
+    assert shrunk.placement.uses_disk
+    assert shrunk.host_bytes > 2 * MIB, "no more than needed goes to disk"
+    assert decide(config, disk=Disk.OFF).host_bytes == 10 * MIB, "an upper estimate alone refuses nothing"
 
 
 def test_sizes_arena_beyond_free_memory_is_refused_with_both_numbers(

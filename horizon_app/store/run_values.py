@@ -1,0 +1,88 @@
+"""What lists are filtered and sorted by beside the columns of a run: a row a tag, a value of its spec, a last metric.
+
+They lie in the order in which they are asked for, by tag or by key: a filter reads what is there of one, and no JSON.
+Texts are kept without the difference of capitals. Metrics are listed once a run has ended: those of a live one change
+with every batch, and are read from its row.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from sqlalchemy import ColumnElement, case, delete, insert, select
+from sqlalchemy.orm import aliased
+
+from horizon_app.contracts.run_filter import FieldKind, spec_keys
+from horizon_app.contracts.spec_fields import parse_size
+from horizon_app.store.database import Transaction, dump_json
+from horizon_app.store.sql_functions import json_number
+from horizon_app.store.tables import RunMetricTable, RunTable, RunTagTable, SpecValueTable
+
+_TAG, _VALUE, _METRIC = RunTagTable, SpecValueTable, RunMetricTable
+spec_text, spec_number = _VALUE.text, _VALUE.number
+"""Of a value of a spec: its text, lists as JSON; and the number that it is, or the bytes of a size."""
+
+# Built once: to build a statement takes longer than to carry it out.
+_INSERT_TAGS, _INSERT_VALUES, _INSERT_METRICS = insert(_TAG), insert(_VALUE), insert(_METRIC)
+
+
+def keep_values(tx: Transaction, run_id: str, changed: Mapping[str, Any], *, is_new: bool = False) -> None:
+    """Make a run's tags and values what its row says, of whose columns these were `changed`."""
+    if "tags" in changed:
+        tags = dict.fromkeys(tag.casefold() for tag in changed["tags"])
+        _put(tx, run_id, _TAG, _INSERT_TAGS, [{"tag": tag} for tag in tags], is_new=is_new)
+    if "spec" in changed:
+        _put(tx, run_id, _VALUE, _INSERT_VALUES, [*_spec_values(changed["spec"])], is_new=is_new)
+
+
+def list_metrics(tx: Transaction, run_id: str, metrics: Mapping[str, float | None]) -> None:
+    """List the last values of a run, as its row says by `metrics_listed`."""
+    rows = [{"key": key, "value": value} for key, value in metrics.items() if value is not None]
+    _put(tx, run_id, _METRIC, _INSERT_METRICS, rows, is_new=False)
+
+
+def has_tag(tag: str) -> ColumnElement[bool]:
+    """Whether a run has a whole tag."""
+    return RunTable.id.in_(select(_TAG.run_id).where(_TAG.tag == tag.casefold()))
+
+
+def has_value(key: str, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether a run's spec has a value other than null at a dotted key, of which the conditions are true."""
+    return RunTable.id.in_(select(_VALUE.run_id).where(_VALUE.key == key, *conditions))
+
+
+def last_metric(dialect: str, key: str) -> ColumnElement[float | None]:
+    """Last value of a metric; null where there is none or it was not finite."""
+    row = aliased(RunTable)
+    listed = select(_METRIC.value).where(_METRIC.key == key, _METRIC.run_id == RunTable.id)
+    # By its id: named in the scan itself, the column would have the whole row of every run read.
+    in_row = select(json_number(dialect, row.metrics, key)).where(row.id == RunTable.id)
+    return case((RunTable.metrics_listed, listed.scalar_subquery()), else_=in_row.scalar_subquery())
+
+
+def _put(tx: Transaction, run_id: str, table: Any, statement: Any, rows: list[dict[str, Any]], *, is_new: bool) -> None:
+    if not is_new:
+        tx.execute(delete(table).where(table.run_id == run_id))
+    if rows:
+        tx.execute(statement, [{**row, "run_id": run_id} for row in rows])
+
+
+def _spec_values(spec: Mapping[str, Any], prefix: str = "") -> Iterator[dict[str, Any]]:
+    for name, value in spec.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            yield from _spec_values(cast(Mapping[str, Any], value), f"{key}.")
+        elif prefix and value is not None:  # name, tags and notes are fields of their own
+            text = value if isinstance(value, str) else dump_json(value)
+            yield {"key": key, "text": text.casefold(), "number": _number(key, value)}
+
+
+def _number(key: str, value: object) -> float | None:
+    if isinstance(value, str) and spec_keys().get(key) is FieldKind.SPEC_SIZE:
+        try:
+            return float(parse_size(value))
+        except ValueError:  # such as auto
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > sys.float_info.max:
+        return None
+    return float(value)
