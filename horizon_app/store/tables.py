@@ -61,7 +61,7 @@ class Base(DeclarativeBase):
 
 _LISTED = (
     "loss", "eval_loss", "id", "created_at", "started_at", "ended_at", "ran_s", "step", "total_steps", "parameters",
-    "metrics_listed",
+    "metrics_listed", "name", "model_name",
 )  # fmt: skip
 
 
@@ -79,7 +79,7 @@ class RunTable(Base):
         Index("ix_runs_created_at_id", "created_at", "id"),
         Index("ix_runs_state_created_at", "state", "created_at"),
         Index("ix_runs_updated_at", "updated_at"),
-        # Counts by state, and filters and sorting by what is a number or a moment, are answered from this one alone.
+        # Counts by state, and filters and sorting by anything short, are answered from this one alone.
         Index("ix_runs_listed", "archived_at", "state", *_LISTED),
         Index("ix_runs_archived_at_created_at_id_state", "archived_at", "created_at", "id", "state"),
     )

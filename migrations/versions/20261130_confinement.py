@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "a7d30c5e9b16"
-down_revision = "f4b92c6e7a13"
+down_revision = "a7d15c3e9b64"
 branch_labels = None
 depends_on = None
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "a7d3f05c8e26"
-down_revision = "f4b92c6e7a13"
+down_revision = "a7d30c5e9b16"
 branch_labels = None
 depends_on = None
 
@@ -18,6 +18,7 @@ _log = logging.getLogger(__name__)
 _LOSSES = ("archived_at", "state", "loss", "eval_loss", "id")
 _LISTED = (
     *_LOSSES, "created_at", "started_at", "ended_at", "ran_s", "step", "total_steps", "parameters", "metrics_listed",
+    "name", "model_name",
 )  # fmt: skip
 _ENDED = "state IN ('finished', 'stopped', 'failed', 'interrupted')"
 _BATCH = 500
