@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, bindparam, case, delete, insert, select
 from sqlalchemy.orm import aliased
 
 from horizon_app.contracts.run_filter import FieldKind, spec_keys
-from horizon_app.contracts.spec_fields import parse_size
+from horizon_app.contracts.sizes import parse_size
 from horizon_app.store.database import Transaction, dump_json
 from horizon_app.store.sql_functions import json_number
 from horizon_app.store.tables import RunMetricTable, RunTable, RunTagTable, SpecValueTable
