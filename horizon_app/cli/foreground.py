@@ -44,7 +44,7 @@ class ForegroundRun:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupt)
-        run = queue()
+        run = await asyncio.to_thread(queue)  # beside the loop, which hears of Ctrl-C meanwhile
         self._run_id = run.id
         self._progress.say(f"run {run.id} ({run.name})")
         for other in self._station.queue.holders(run.id):

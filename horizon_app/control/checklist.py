@@ -24,7 +24,7 @@ from horizon_app.store.metrics import StoredSeries, series
 from horizon_app.store.runs import StoredOrder, StoredRun, get_order, get_run
 
 EVERY_S = 2.0
-_LONGEST_SHARE = 1 / 20
+_LONGEST_SHARE = 1 / 50
 """Of the time of whoever diagnoses: where the database is slow, it is done less often."""
 _SETTLED_STEPS = 20
 """Steps that a verdict counts at least, unless it becomes worse."""

@@ -13,6 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, cast
 
+from pydantic_core import from_json
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -108,8 +109,8 @@ def _engine(url: str | URL) -> Engine:
         # A server may have been started anew since a connection was made; a file has not.
         is_file = backend == "sqlite"
         engine = create_engine(
-            url, json_serializer=dump_json if is_file else _dump_json_without_nul, pool_size=8, max_overflow=56,
-            pool_pre_ping=not is_file,
+            url, json_serializer=dump_json if is_file else _dump_json_without_nul, json_deserializer=from_json,
+            pool_size=8, max_overflow=56, pool_pre_ping=not is_file,
         )  # fmt: skip
     except (ArgumentError, ModuleNotFoundError) as error:
         raise DatabaseUnusable(str(error)) from error

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Select, TextClause, bindparam, insert, sel
 
 from horizon_app.contracts.events import Event
 from horizon_app.store.database import Transaction
+from horizon_app.store.sql_functions import part_of
 from horizon_app.store.tables import TROUBLES, EventTable
 
 _T = EventTable
@@ -118,7 +119,7 @@ def log_lines(tx: Transaction, run_id: str, which: LogFilter, *, limit: int) -> 
     end = tx.execute(select(_T.seq).where(*within).order_by(order).offset(SCAN_LINES - 1).limit(1)).scalar()
     if end is not None:
         within.append(_T.seq <= end if forward else _T.seq >= end)
-    within += [_T.message.icontains(which.text, autoescape=True)] if which.text else []
+    within += [part_of(tx.dialect.name, _T.message, which.text)] if which.text else []
     within += [_T.level.in_(_LEVELS[_LEVELS.index(which.level) :])] if which.level is not None else []
     columns = (_T.seq, _T.time, _T.level, _T.message)
     rows = tx.execute(select(*columns).where(*within).order_by(order).limit(limit))

@@ -1,5 +1,6 @@
 """From a filter's terms to a condition on the rows of runs; the same on every database."""
 
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as midnight
 from typing import Any
@@ -64,17 +65,30 @@ def condition(filter_: Filter, *, dialect: str, now: datetime) -> ColumnElement[
     return compiled(filter_)
 
 
+def takes_long(filter_: Filter) -> bool:
+    """Whether it is better to look once and keep what was found than to look twice: for texts, and in metrics' rows."""
+    return any(
+        isinstance(leaf, Words)
+        or field_kind(leaf.field) is FieldKind.TEXT
+        or (field_kind(leaf.field) is FieldKind.METRIC and leaf.field not in KEPT)
+        for leaf in _leaves(filter_)
+    )
+
+
+def _leaves(term: Filter) -> Iterator[Words | Holds | Comparison]:
+    match term:
+        case Not(inner):
+            yield from _leaves(inner)
+        case AllOf(terms) | AnyOf(terms):
+            for one in terms:
+                yield from _leaves(one)
+        case _:
+            yield term
+
+
 def _is_of_texts(term: Filter) -> bool:
     """Whether nothing but texts is asked for."""
-    match term:
-        case Words():
-            return True
-        case Holds(field) | Comparison(field):
-            return field_kind(field) is FieldKind.TEXT
-        case Not(inner):
-            return _is_of_texts(inner)
-        case AllOf(terms) | AnyOf(terms):
-            return all(map(_is_of_texts, terms))
+    return all(isinstance(leaf, Words) or field_kind(leaf.field) is FieldKind.TEXT for leaf in _leaves(term))
 
 
 def _gathered(join: type[AllOf | AnyOf], terms: tuple[Filter, ...]) -> list[Filter]:
@@ -123,7 +137,7 @@ def _of_spec(key: str, operator: Operator, value: Value) -> ColumnElement[bool]:
     return run_values.has_value(key, _ordered(run_values.spec_number, operator, value))
 
 
-def _ordered(found: ColumnElement[Any], operator: Operator, value: Value) -> ColumnElement[bool]:
+def _ordered(found: Any, operator: Operator, value: Value) -> ColumnElement[bool]:
     assert isinstance(value, float)
     wanted = literal(value, Float)
     match operator:

@@ -11,6 +11,8 @@ What holds at the end of every transaction: each point before the end of a metri
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, cast
 
 import numpy as np
@@ -34,20 +36,20 @@ _M, _C, _E = MetricTable, MetricChunkTable, MetricExtremesTable
 
 # Built once: to build a statement takes longer than to carry it out.
 _ROWS = (
-    select(_M.step, _M.value, _M.nonfinite)
-    .where(_M.run_id == bindparam("run"), _M.key == bindparam("metric"))
+    select(_M.key, _M.step, _M.value, _M.nonfinite)
+    .where(_M.run_id == bindparam("run"), _M.key.in_(bindparam("metrics", expanding=True)))
     .where(_M.step.between(bindparam("first"), bindparam("last")))
-    .order_by(_M.step)
+    .order_by(_M.key, _M.step)
 )
 
 
 def _these(table: type[MetricChunkTable | MetricExtremesTable]) -> tuple[ColumnElement[bool], ...]:
     chunks = table.chunk.between(bindparam("first"), bindparam("last"))
-    return table.run_id == bindparam("run"), table.key == bindparam("metric"), chunks
+    return table.run_id == bindparam("run"), table.key.in_(bindparam("metrics", expanding=True)), chunks
 
 
-_POINTS_OF = select(_C.chunk, _C.points).where(*_these(_C)).order_by(_C.chunk)
-_EXTREMES_OF = select(_E.chunk, _E.fine, _E.odd).where(*_these(_E)).order_by(_E.chunk)
+_POINTS_OF = select(_C.key, _C.chunk, _C.points).where(*_these(_C)).order_by(_C.key, _C.chunk)
+_EXTREMES_OF = select(_E.key, _E.chunk, _E.fine, _E.odd).where(*_these(_E)).order_by(_E.key, _E.chunk)
 _DROPS = tuple(delete(table).where(*_these(table)) for table in (_C, _E))
 _INSERT_POINTS, _INSERT_EXTREMES = insert(_C), insert(_E)
 
@@ -72,8 +74,9 @@ def pack_extremes(chunk: int, points: Points) -> tuple[bytes, bytes]:
 def pack_chunks(tx: Transaction, run_id: str, key: str, *, first: int, last: int) -> None:
     """Make the chunks `first` to `last` of one metric what its rows say now."""
     for drop in _DROPS:
-        tx.execute(drop, {"run": run_id, "metric": key, "first": first, "last": last})
-    points = _row_points(tx, run_id, key, first * CHUNK_STEPS, (last + 1) * CHUNK_STEPS - 1)
+        tx.execute(drop, {"run": run_id, "metrics": [key], "first": first, "last": last})
+    found = _row_points(tx, run_id, [key], first * CHUNK_STEPS, (last + 1) * CHUNK_STEPS - 1)
+    points = found.get(key, _NOTHING)
     chunks: list[dict[str, Any]] = []
     extremes: list[dict[str, Any]] = []
     for chunk in cast(list[int], np.unique(points.steps // CHUNK_STEPS).tolist()):
@@ -93,56 +96,68 @@ def unpack_steps_behind(tx: Transaction, run_id: str, step: int) -> None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Metric:
-    """One metric of a run, to be read in a transaction."""
+class Metrics:
+    """Metrics of a run that are packed as far as each other, to be read in a transaction: all of them in one go."""
 
     tx: Transaction
     run_id: str
-    key: str
+    keys: Sequence[str]
     packed_until: int
-    """The step behind its last chunk: from there on it is read from rows."""
+    """The step behind their last chunk: from there on they are read from rows."""
 
-    def points(self, first: int, last: int) -> Points:
-        """All points from step `first` to `last`, both included."""
-        parts = [_NOTHING]
-        if first > last:
-            return _NOTHING
-        if first < self.packed_until:
+    def points(self, first: int, last: int) -> dict[str, Points]:
+        """All points of each from step `first` to `last`, both included."""
+        parts = {key: [_NOTHING] for key in self.keys}
+        if first < min(self.packed_until, last + 1):
             end = min(last, self.packed_until - 1)
-            blobs = self._chunks(_POINTS_OF, first // CHUNK_STEPS, end // CHUNK_STEPS)
-            parts.append(_unpacked(blobs).between(first, last))
-        if last >= self.packed_until:
-            parts.append(_row_points(self.tx, self.run_id, self.key, max(first, self.packed_until), last))
-        return Points.join(parts)
+            for key, blobs in self._chunks(_POINTS_OF, first // CHUNK_STEPS, end // CHUNK_STEPS).items():
+                parts[key].append(_unpacked(blobs).between(first, last))
+        if last >= max(self.packed_until, first):
+            rows = _row_points(self.tx, self.run_id, self.keys, max(first, self.packed_until), last)
+            for key, points in rows.items():
+                parts[key].append(points)
+        return {key: Points.join(found) for key, found in parts.items()}
 
-    def extremes(self, first: int, last: int) -> tuple[Extremes, Points]:
+    def extremes(self, first: int, last: int) -> dict[str, tuple[Extremes, Points]]:
         """What is needed of the steps from `first` to `last` to know the extremes of buckets of `FINE_STEPS` and more.
 
-        Those of the finite points, and the first one that is not finite of each `FINE_STEPS` steps.
+        Of each, those of the finite points, and the first one that is not finite of each `FINE_STEPS` steps.
         """
         begin = -(-first // CHUNK_STEPS)
         end = min(last + 1, self.packed_until) // CHUNK_STEPS
         if begin >= end:
-            return _split(self.points(first, last))
-        head, odd_head = _split(self.points(first, begin * CHUNK_STEPS - 1))
-        tail, odd_tail = _split(self.points(end * CHUNK_STEPS, last))
+            return {key: _split(points) for key, points in self.points(first, last).items()}
+        heads, tails = self.points(first, begin * CHUNK_STEPS - 1), self.points(end * CHUNK_STEPS, last)
         chunks = self._chunks(_EXTREMES_OF, begin, end - 1)
-        fine = _unpacked_fine([chunk[:2] for chunk in chunks])
-        odd = _unpacked([(chunk, blob) for chunk, _, blob in chunks if blob])
-        return Extremes.join([head, fine, tail]), Points.join([odd_head, odd, odd_tail])
+        return {key: _joined(heads[key], chunks.get(key, []), tails[key]) for key in self.keys}
 
-    def _chunks(self, query: Any, first: int, last: int) -> list[Any]:
-        which = {"run": self.run_id, "metric": self.key, "first": first, "last": last}
-        return cast(Any, self.tx.execute(query, which)).cursor.fetchall()
+    def _chunks(self, query: Any, first: int, last: int) -> dict[str, list[Any]]:
+        which = {"run": self.run_id, "metrics": self.keys, "first": first, "last": last}
+        return _by_key(cast(Any, self.tx.execute(query, which)).cursor.fetchall())
 
 
-def _row_points(tx: Transaction, run_id: str, key: str, first: int, last: int) -> Points:
+def _row_points(tx: Transaction, run_id: str, keys: Sequence[str], first: int, last: int) -> dict[str, Points]:
     # The driver's own tuples: SQLAlchemy's rows take three times as long.
-    found: Any = tx.execute(_ROWS, {"run": run_id, "metric": key, "first": first, "last": last})
-    rows: list[tuple[int, float | None, str | None]] = found.cursor.fetchall()
+    found: Any = tx.execute(_ROWS, {"run": run_id, "metrics": keys, "first": first, "last": last})
+    return {key: _points(rows) for key, rows in _by_key(found.cursor.fetchall()).items()}
+
+
+def _by_key(rows: list[Any]) -> dict[str, list[Any]]:
+    """What follows the key in each row, which come key by key."""
+    return {key: [row[1:] for row in group] for key, group in groupby(rows, itemgetter(0))}
+
+
+def _points(rows: list[tuple[int, float | None, str | None]]) -> Points:
     steps = np.fromiter((row[0] for row in rows), np.int64, len(rows))
     values = (_NOT_FINITE[flag or "nan"] if value is None else value for _, value, flag in rows)
     return Points(steps=steps, values=np.fromiter(values, np.float64, len(rows)))
+
+
+def _joined(head: Points, chunks: list[tuple[int, bytes, bytes]], tail: Points) -> tuple[Extremes, Points]:
+    (first, odd_first), (last, odd_last) = _split(head), _split(tail)
+    fine = _unpacked_fine([chunk[:2] for chunk in chunks])
+    odd = _unpacked([(chunk, blob) for chunk, _, blob in chunks if blob])
+    return Extremes.join([first, fine, last]), Points.join([odd_first, odd, odd_last])
 
 
 def _split(points: Points) -> tuple[Extremes, Points]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from sqlalchemy import bindparam, delete, func, select
@@ -11,13 +11,16 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from horizon_app.contracts.events import MetricsRecorded
 from horizon_app.store.database import Transaction
-from horizon_app.store.downsample import Points, bucket_width, first_of_each, thin
-from horizon_app.store.metric_chunks import CHUNK_STEPS, FINE_STEPS, Metric, pack_chunks, unpack_steps_behind
+from horizon_app.store.downsample import Extremes, Points, bucket_width, first_of_each, thin
+from horizon_app.store.metric_chunks import CHUNK_STEPS, FINE_STEPS, Metrics, pack_chunks, unpack_steps_behind
 from horizon_app.store.tables import MetricChunkTable, MetricTable
 
 _T, _C = MetricTable, MetricChunkTable
 Flag = Literal["nan", "inf", "-inf"]
 _ANY_STEP = (0, 2**63 - 1)
+_POINTS_A_READ = 1 << 20
+"""At most so many points of several metrics are in memory at once: 26 MB of them."""
+_RUN: Any = cast(Any, bindparam)("run")
 
 
 def _upsert(make: Any) -> Any:
@@ -26,31 +29,36 @@ def _upsert(make: Any) -> Any:
     return statement.on_conflict_do_update(index_elements=["run_id", "key", "step"], set_=new)
 
 
+def _each_key() -> Any:
+    """The metrics of a run: one look into an index a key, where `distinct` would read every row."""
+    first = select(func.min(_T.key).label("key")).where(_T.run_id == _RUN).cte("keys", recursive=True)
+    following = select(func.min(_T.key)).where(_T.run_id == _RUN, _T.key > first.c.key).scalar_subquery()
+    return first.union_all(select(following).where(first.c.key.is_not(None)))
+
+
 def _packed_until_query() -> Any:
-    """Each metric of a run with its last chunk: one look into an index a key, where `distinct` would read every row."""
-    run = cast(Any, bindparam)("run")
-    first = select(func.min(_T.key).label("key")).where(_T.run_id == run).cte("keys", recursive=True)
-    following = select(func.min(_T.key)).where(_T.run_id == run, _T.key > first.c.key).scalar_subquery()
-    keys = first.union_all(select(following).where(first.c.key.is_not(None)))
-    newest = select(func.max(_C.chunk)).where(_C.run_id == run, _C.key == keys.c.key).scalar_subquery()
-    return select(keys.c.key, newest).where(keys.c.key.is_not(None))
+    """Each metric of a run with its last chunk."""
+    keys = _each_key()
+    newest = select(func.max(_C.chunk)).where(_C.run_id == _RUN, _C.key == keys.c.key).scalar_subquery()
+    return select(keys.c.key, newest.label("chunk")).where(keys.c.key.is_not(None))
 
 
-def _extent_query() -> Any:
-    """First and last step of a metric between two steps, and the one behind `most` others where there are so many."""
-    within = (_T.run_id == bindparam("run"), _T.key == bindparam("metric"))
-    steps = _T.step.between(bindparam("first"), bindparam("last"))
+def _extents_query() -> Any:
+    """Each with its first and last step between two steps, and the one behind `most` others where there are so many."""
+    found = _packed_until_query().cte("found")
+    within = (_T.run_id == _RUN, _T.key == found.c.key, _T.step.between(bindparam("first"), bindparam("last")))
     return select(
-        select(func.min(_T.step)).where(*within, steps).scalar_subquery(),
-        select(func.max(_T.step)).where(*within, steps).scalar_subquery(),
-        select(_T.step).where(*within, steps).order_by(_T.step).offset(bindparam("most")).limit(1).scalar_subquery(),
-    )
+        found.c.key, found.c.chunk,
+        select(func.min(_T.step)).where(*within).scalar_subquery(),
+        select(func.max(_T.step)).where(*within).scalar_subquery(),
+        select(_T.step).where(*within).order_by(_T.step).offset(bindparam("most")).limit(1).scalar_subquery(),
+    ).where(found.c.key.in_(bindparam("metrics", expanding=True)))  # fmt: skip
 
 
 # Built once: to build a statement takes longer than to carry it out.
 _UPSERTS = {"sqlite": _upsert(sqlite.insert), "postgresql": _upsert(postgresql.insert)}
 _PACKED_UNTIL = _packed_until_query()
-_EXTENT = _extent_query()
+_EXTENTS = _extents_query()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,7 +113,11 @@ def _pack(tx: Transaction, run_id: str, recorded: Sequence[tuple[str, int]]) -> 
 def _packed_until(tx: Transaction, run_id: str) -> dict[str, int]:
     """Each metric of a run, and the step behind its last chunk."""
     found: Any = tx.execute(_PACKED_UNTIL, {"run": run_id})
-    return {key: 0 if chunk is None else (chunk + 1) * CHUNK_STEPS for key, chunk in found}
+    return {key: _end_of(chunk) for key, chunk in found}
+
+
+def _end_of(chunk: int | None) -> int:
+    return 0 if chunk is None else (chunk + 1) * CHUNK_STEPS
 
 
 def forget_metrics(tx: Transaction, run_id: str, *, after: int) -> None:
@@ -123,25 +135,45 @@ def series(
     tx: Transaction, run_id: str, keys: Sequence[str], *, first: int | None, last: int | None, max_points: int
 ) -> Mapping[str, StoredSeries]:
     """Each of these metrics between two steps (both included): all points, or thinned to `max_points` where more."""
-    until = _packed_until(tx, run_id)
-    metrics = {key: Metric(tx=tx, run_id=run_id, key=key, packed_until=until.get(key, 0)) for key in keys}
     begin, end = (_ANY_STEP[0] if first is None else first), (_ANY_STEP[1] if last is None else last)
-    return {key: _series(metric, begin, end, max_points) for key, metric in metrics.items()}
+    asked = {"run": run_id, "metrics": keys, "first": begin, "last": end, "most": max_points}
+    alike: dict[_Extent, list[str]] = {}
+    for key, chunk, *extent in cast(Any, tx.execute(_EXTENTS, asked)):
+        low, high, too_many = extent
+        if low is not None:
+            alike.setdefault(_Extent(_end_of(chunk), low, high, too_many is not None), []).append(key)
+    found = dict.fromkeys(keys, StoredSeries(steps=[], values=[], nonfinite=[]))
+    for extent, those in alike.items():
+        several = max(1, _POINTS_A_READ // (extent.high - extent.low + 1))
+        for place in range(0, len(those), several):
+            some = those[place : place + several]
+            metrics = Metrics(tx=tx, run_id=run_id, keys=some, packed_until=extent.packed_until)
+            found |= _series(metrics, extent, begin, max_points)
+    return found
 
 
-def _series(metric: Metric, first: int, last: int, max_points: int) -> StoredSeries:
-    asked = {"run": metric.run_id, "metric": metric.key, "first": first, "last": last, "most": max_points}
-    extent: Any = metric.tx.execute(_EXTENT, asked).one()
-    low, high, too_many = extent
-    if low is None:
-        return StoredSeries(steps=[], values=[], nonfinite=[])
-    width = bucket_width(low, high, max_points)
-    if too_many is None or width < FINE_STEPS:
-        return series_of(metric.points(low, high), max_points)
+class _Extent(NamedTuple):
+    """What metrics have to have in common to be read in one go, and most metrics of a run have."""
+
+    packed_until: int
+    low: int
+    high: int
+    too_many: bool
+
+
+def _series(metrics: Metrics, extent: _Extent, first: int, max_points: int) -> dict[str, StoredSeries]:
+    width = bucket_width(extent.low, extent.high, max_points)
+    if not extent.too_many or width < FINE_STEPS:
+        found = metrics.points(extent.low, extent.high)
+        return {key: series_of(points, max_points) for key, points in found.items()}
     # From where it was asked for, so that a chunk that begins before the first point counts as a whole one.
-    extremes, odd = metric.extremes(first, high)
-    thinned = extremes.widen(width).points()
-    return _answer(thinned.steps.tolist(), thinned.values.tolist(), first_of_each(odd, width))
+    coarse = metrics.extremes(first, extent.high)
+    return {key: _thinned(extremes, odd, width) for key, (extremes, odd) in coarse.items()}
+
+
+def _thinned(extremes: Extremes, odd: Points, width: int) -> StoredSeries:
+    points = extremes.widen(width).points()
+    return _answer(points.steps.tolist(), points.values.tolist(), first_of_each(odd, width))
 
 
 def series_of(points: Points, max_points: int) -> StoredSeries:

@@ -9,11 +9,12 @@ from typing import Any
 
 from sqlalchemy import CTE, ColumnElement, String, cast, func, literal, literal_column, select, true, tuple_
 
+from horizon_app.contracts.ids import RunId
 from horizon_app.contracts.run_filter import METRIC_KEY, Filter
 from horizon_app.contracts.run_state import RunState
 from horizon_app.store import filter_sql, run_values
 from horizon_app.store.database import Transaction
-from horizon_app.store.runs import RUN_COLUMNS, StoredRun, stored_run
+from horizon_app.store.runs import StoredRun, get_runs
 from horizon_app.store.tables import RunTable
 
 _T = RunTable
@@ -83,39 +84,43 @@ def list_runs(tx: Transaction, which: RunFilter, *, limit: int, cursor: str | No
         page = page.where(found.c.state.in_([state.value for state in which.states]))
     if after is not None:
         page = page.where(_behind(place, run_id, after.value_like(like), after.run_id, descending=which.descending))
-    counts, rows = _read(tx, found, page.cte("page"), which)
-    runs = [stored_run(row) for row in rows[:limit]]
-    last = rows[limit - 1] if len(rows) > limit else None
+    counts, places = _read(tx, found, page.cte("page"), which)
+    last = places[limit - 1] if len(places) > limit else None
+    runs = {run.id: run for run in get_runs(tx, [run_id for run_id, _ in places[:limit]])}
     total = sum(count for state, count in counts.items() if not which.states or state in which.states)
     # Where the moment decides nothing it is left out: a page in which nothing is new is then the same to the letter.
     asked_at = now if which.sort == "duration" or which.matching is not None else None
-    next_cursor = None if last is None else _encode(which.sort, last["sort_key"], last["id"], asked_at)
-    return StoredPage(runs=runs, next_cursor=next_cursor, total=total, counts=counts)
+    next_cursor = None if last is None else _encode(which.sort, last[1], last[0], asked_at)
+    ordered = [runs[run_id] for run_id, _ in places[:limit]]
+    return StoredPage(runs=ordered, next_cursor=next_cursor, total=total, counts=counts)
 
 
 def _found(tx: Transaction, which: RunFilter, key: Any, now: datetime) -> CTE:
     """The runs that match, in any state, by what pages and counts need of them.
 
-    What a filter finds is found once for both. Without one, each walks along an index of its own.
+    Each walks along an index of its own, but what takes long to find is found once for both.
     """
     found = select(_T.id, _T.state, key.label("sort_key")).where(*_conditions(tx, which, now)).cte("found")
-    is_filtered = which.tag is not None or which.matching is not None
-    return found.prefix_with("MATERIALIZED" if is_filtered else "NOT MATERIALIZED")
+    once = which.matching is not None and filter_sql.takes_long(which.matching)
+    return found.prefix_with("MATERIALIZED" if once else "NOT MATERIALIZED")
 
 
-def _read(tx: Transaction, found: CTE, page: CTE, which: RunFilter) -> tuple[dict[RunState, int], list[Any]]:
-    """How many runs were found in each state, and the rows of the page, in order.
+def _read(
+    tx: Transaction, found: CTE, page: CTE, which: RunFilter
+) -> tuple[dict[RunState, int], list[tuple[RunId, Any]]]:
+    """How many runs were found in each state; and the page: each run and what it is sorted by, in order.
 
-    Pages are found in indexes and short columns alone: only their own rows, which are long, are read.
+    This takes nothing but indexes and short columns: of the rows, which are long, only those of the page are read.
     """
     each = select(found.c.state, func.count().label("runs")).group_by(found.c.state).subquery()
     line = each.c.state + literal_column("'='") + cast(each.c.runs, String)
     counts = select(func.aggregate_strings(line, " ").label("counts")).subquery()
-    rows = counts.outerjoin(page, true()).outerjoin(_T, page.c.id == _T.id)
-    query = select(counts.c.counts, page.c.sort_key, *RUN_COLUMNS).select_from(rows)
-    read = tx.execute(query.order_by(*_order(page.c.sort_key, page.c.id, which))).mappings().all()
-    number = dict(one.split("=") for one in (read[0]["counts"] or "").split())
-    return {state: int(number.get(state, 0)) for state in RunState}, [row for row in read if row["id"] is not None]
+    query = select(page.c.id, page.c.sort_key, counts.c.counts).select_from(counts.outerjoin(page, true()))
+    rows = tx.execute(query.order_by(*_order(page.c.sort_key, page.c.id, which))).all()
+    text: str = rows[0].counts or ""
+    number = {state: int(count) for state, _, count in (one.partition("=") for one in text.split())}
+    counted = {state: number.get(state.value, 0) for state in RunState}
+    return counted, [(RunId(run_id), key) for run_id, key, _ in rows if run_id is not None]
 
 
 def _order(key: Any, run_id: Any, which: RunFilter) -> tuple[Any, Any]:

@@ -118,17 +118,20 @@ def _columns(kind: type) -> list[Any]:
 
 
 RUN_COLUMNS = _columns(StoredRun)
+_RUN_NAMES = tuple(field.name for field in fields(StoredRun))
 _ORDER_COLUMNS = _columns(StoredOrder)
 
-# Built once: they are carried out ten times a second for each live run, and to build one takes longer than that.
+# Built once: some are carried out ten times a second for each live run, and to build one takes longer than that.
 _BY_ID = select(*RUN_COLUMNS).where(_T.id == bindparam("run"))
 _BY_ID_LOCKED = _BY_ID.with_for_update()
+_METRICS = select(_T.metrics).where(_T.id == bindparam("run"))
+_BY_IDS = select(*RUN_COLUMNS).where(_T.id.in_(bindparam("runs", expanding=True))).order_by(_T.created_at, _T.id)
 _LIVE = select(*RUN_COLUMNS).where(_T.state.in_([state.value for state in LIVE])).order_by(_T.created_at, _T.id)
 
 
 def stored_run(row: Mapping[Any, Any]) -> StoredRun:
     """A row that has `RUN_COLUMNS`, typed."""
-    values: dict[str, Any] = {field.name: row[field.name] for field in fields(StoredRun)}
+    values: dict[str, Any] = {name: row[name] for name in _RUN_NAMES}
     values["id"], values["state"] = RunId(values["id"]), RunState(values["state"])
     return StoredRun(**values)
 
@@ -164,7 +167,7 @@ def get_run(tx: Transaction, run_id: str, *, lock: bool = False) -> StoredRun | 
 
 def get_runs(tx: Transaction, run_ids: Sequence[str]) -> list[StoredRun]:
     """Those of these runs that are there, oldest first."""
-    rows = tx.execute(select(*RUN_COLUMNS).where(_T.id.in_(run_ids)).order_by(_T.created_at, _T.id))
+    rows = tx.execute(_BY_IDS, {"runs": run_ids})
     return [stored_run(row) for row in rows.mappings()]
 
 
@@ -198,7 +201,7 @@ def set_state(
     if tx.execute(query.values(metrics_listed=True) if ends else query).rowcount == 0:
         return False
     if ends:
-        list_metrics(tx, run_id, tx.execute(select(_T.metrics).where(_T.id == run_id)).scalar_one())
+        list_metrics(tx, run_id, tx.execute(_METRICS, {"run": run_id}).scalar_one())
     return True
 
 

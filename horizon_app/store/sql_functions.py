@@ -1,4 +1,4 @@
-"""What SQLite and PostgreSQL say in different words: numbers inside JSON, and time between two moments."""
+"""What SQLite and PostgreSQL say in different words: numbers inside JSON, capitals, and time between two moments."""
 
 from typing import Any
 
@@ -15,6 +15,13 @@ def json_number(dialect: str, column: Any, *keys: str) -> ColumnElement[float | 
     path = _path(keys)
     is_number = func.json_type(column, path, type_=Text).in_(["integer", "real"])
     return case((is_number, func.json_extract(column, path, type_=Float)))
+
+
+def part_of(dialect: str, column: Any, text: str) -> ColumnElement[bool]:
+    """Whether a column has a text somewhere in it, whatever the capitals; on SQLite those of English letters alone."""
+    if dialect == "postgresql":
+        return column.icontains(text, autoescape=True)
+    return column.contains(text, autoescape=True)  # SQLite's LIKE knows no capitals: no text is copied to lower it
 
 
 def seconds_between(dialect: str, start: Any, end: Any) -> ColumnElement[float]:

@@ -1,13 +1,18 @@
 """A workstation without a server sees a run through, also beside a server or another run."""
 
 import asyncio
+import io
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
+from horizon_app.cli.foreground import ForegroundRun
+from horizon_app.cli.run_progress import RunProgress
 from horizon_app.contracts.frames import Frame, StateFrame
 from horizon_app.contracts.run_state import ENDED, RunState
 from horizon_app.control.workstation import Workstation
@@ -59,6 +64,23 @@ async def test_supervise_of_a_run_that_is_stopped_from_its_own_events_ends(home:
     async with asyncio.timeout(30):
         detail = await station.supervise(run.id, on_event)
     assert detail.state is RunState.STOPPED
+
+
+async def test_interrupt_while_a_spec_is_checked_stops_its_run_before_it_starts(
+    home: Path, station: Workstation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreground = ForegroundRun(station, station.settings.runs_dir, RunProgress(Console(file=io.StringIO())))
+    submit = station.submit
+
+    def slow(document: Any, **options: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        wait_for(lambda: foreground.interrupts == 1, "the signal is heard")
+        return submit(document, **options)
+
+    monkeypatch.setattr(station, "submit", slow)
+    detail = await foreground.train(scripted_spec(5), home)
+    assert (detail.state, detail.step) == (RunState.STOPPED, 0)
+    assert detail.reason == "stopped while it waited in the queue"
 
 
 async def test_supervise_ends_a_dead_run_that_was_in_its_way(home: Path, station: Workstation) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from horizon_app.contracts.events import metrics_event
 from horizon_app.store.database import Transaction
 from horizon_app.store.downsample import bucket_width, first_of_each, thin
-from horizon_app.store.metric_chunks import CHUNK_STEPS, Metric
+from horizon_app.store.metric_chunks import CHUNK_STEPS, Metrics
 from horizon_app.store.metrics import Flag, StoredSeries, forget_metrics, record_metrics, series
 from horizon_app.store.tables import MetricChunkTable, MetricTable
 from tests.support.stores import add_run, open_store
@@ -40,7 +40,7 @@ changes = st.lists(stretches() | steps, min_size=1, max_size=6)
 
 def from_rows(tx: Transaction, run_id: str, key: str, first: int, last: int, most: int) -> StoredSeries:
     """What `series` promises, from the points alone."""
-    points = Metric(tx=tx, run_id=run_id, key=key, packed_until=0).points(first, last)
+    points = Metrics(tx=tx, run_id=run_id, keys=[key], packed_until=0).points(first, last)[key]
     finite = np.isfinite(points.values)
     kept, odd = points, points.where(~finite)
     if len(points.steps) > most:

@@ -156,5 +156,5 @@ class ServerProcess:
 
     def all_events(self, run_id: str) -> list[dict[str, Any]]:
         """A run's whole stream from the database."""
-        types = ["state", "metrics", "log", "event", "checkpoint"]
+        types = ["state", "metrics", "log", "event", "checkpoint", "check"]
         return self.get(f"/runs/{run_id}/events", types=types, limit=5000)["events"]

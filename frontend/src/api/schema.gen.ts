@@ -5,6 +5,31 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
+         * AppliedFix
+         * @description What was done about a check: one of `knobs` and `run` is there.
+         */
+        AppliedFix: {
+            /** Check */
+            check: string;
+            /** @description what came of the changed knobs until now */
+            knobs?: components["schemas"]["ChangedKnobs"] | null;
+            remedy: components["schemas"]["Remedy"];
+            /** @description the new run with the changed spec */
+            run?: components["schemas"]["RunDetail"] | null;
+        };
+        /**
+         * ApplyBody
+         * @description How the fix of a check is applied.
+         */
+        ApplyBody: {
+            /**
+             * Start
+             * @description whether a new run may start at once; it is held until then
+             * @default false
+             */
+            start?: boolean;
+        };
+        /**
          * Axis
          * @description What compared curves are drawn over.
          * @enum {string}
@@ -132,6 +157,57 @@ export interface components {
             /** Title */
             title: string;
             verdict: components["schemas"]["Verdict"];
+        };
+        /**
+         * CheckFrame
+         * @description A check whose verdict changed, as streamed.
+         */
+        CheckFrame: {
+            /**
+             * Check
+             * @description id of the check, for example divergence
+             */
+            check: string;
+            /**
+             * Evidence
+             * @description what was found, with the numbers
+             */
+            evidence: string;
+            /**
+             * Fix
+             * @description what to do about it; empty where nothing has to be done
+             */
+            fix: string;
+            new: components["schemas"]["Verdict"];
+            old: components["schemas"]["Verdict"];
+            /**
+             * Seq
+             * @description place in the run's stream; rises by one and outlives a server restart
+             */
+            seq: number;
+            /**
+             * Step
+             * @description optimizer steps done when it was looked at
+             */
+            step: number;
+            /**
+             * Threshold
+             * @description what is expected
+             */
+            threshold: string;
+            /**
+             * Time
+             * Format: date-time
+             * @description when it happened, UTC
+             */
+            time?: string;
+            /** Title */
+            title: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "check";
         };
         /**
          * Checkpoint
@@ -597,7 +673,7 @@ export interface components {
          */
         EventsAnswer: {
             /** Events */
-            events: (components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"] | components["schemas"]["SampleFrame"] | components["schemas"]["KnobFrame"])[];
+            events: (components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"] | components["schemas"]["SampleFrame"] | components["schemas"]["KnobFrame"] | components["schemas"]["CheckFrame"])[];
             /**
              * Last Seq
              * @description place of the newest event of the run
@@ -786,7 +862,7 @@ export interface components {
              */
             message: string;
         };
-        Frame: components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"] | components["schemas"]["SampleFrame"] | components["schemas"]["KnobFrame"];
+        Frame: components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"] | components["schemas"]["SampleFrame"] | components["schemas"]["KnobFrame"] | components["schemas"]["CheckFrame"];
         /**
          * Freed
          * @description What a deletion gave back.
@@ -1422,6 +1498,25 @@ export interface components {
             devices: components["schemas"]["DeviceQueue"][];
         };
         /**
+         * Remedy
+         * @description What a machine can do about a check.
+         */
+        Remedy: {
+            /**
+             * By
+             * @description knobs: they change while the run runs; clone: a new run begins with a changed spec
+             * @enum {string}
+             */
+            by: "knobs" | "clone";
+            /**
+             * Set
+             * @description new values, by knob, or by dotted key of the spec
+             */
+            set: {
+                [key: string]: unknown;
+            };
+        };
+        /**
          * ResidencyAnswer
          * @description The residency map at a moment.
          */
@@ -1555,6 +1650,78 @@ export interface components {
             tags: string[];
             /** Total Steps */
             total_steps: number | null;
+        };
+        /**
+         * RunCheck
+         * @description A check of a run, with what is known of its verdict's past.
+         */
+        RunCheck: {
+            /**
+             * Changes
+             * @description how often its verdict has changed
+             */
+            changes: number;
+            /**
+             * Evidence
+             * @description what was found, with the numbers
+             */
+            evidence: string;
+            /**
+             * Fix
+             * @description what to do about it; empty where nothing has to be done
+             * @default
+             */
+            fix?: string;
+            /**
+             * Id
+             * @description a stable name, for example disk_space
+             */
+            id: string;
+            /**
+             * Numbers
+             * @description what was measured, by name; null where it was not finite
+             */
+            numbers: {
+                [key: string]: number | null;
+            };
+            /** @description null where nothing has to be done, or only people can */
+            remedy?: components["schemas"]["Remedy"] | null;
+            /**
+             * Since
+             * @description when it came to this verdict; null where nobody kept it
+             */
+            since: string | null;
+            /**
+             * Since Step
+             * @description optimizer steps done at that time
+             */
+            since_step: number | null;
+            /**
+             * Step
+             * @description optimizer steps done when it was looked at
+             */
+            step: number;
+            /**
+             * Threshold
+             * @description what is expected; empty where anything is fine
+             */
+            threshold: string;
+            /** Title */
+            title: string;
+            verdict: components["schemas"]["Verdict"];
+        };
+        /**
+         * RunChecks
+         * @description The checklist of a run.
+         */
+        RunChecks: {
+            /** Checks */
+            checks: components["schemas"]["RunCheck"][];
+            /** Run Id */
+            run_id: string;
+            state: components["schemas"]["RunState"];
+            /** @description that of the worst check */
+            verdict: components["schemas"]["Verdict"];
         };
         /**
          * RunDetail
@@ -2086,7 +2253,7 @@ export interface components {
              */
             save?: boolean;
         };
-        StreamFrame: (components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"] | components["schemas"]["SampleFrame"] | components["schemas"]["KnobFrame"]) | components["schemas"]["SnapshotFrame"];
+        StreamFrame: (components["schemas"]["StateFrame"] | components["schemas"]["MetricsFrame"] | components["schemas"]["LogFrame"] | components["schemas"]["FactFrame"] | components["schemas"]["CheckpointFrame"] | components["schemas"]["SampleFrame"] | components["schemas"]["KnobFrame"] | components["schemas"]["CheckFrame"]) | components["schemas"]["SnapshotFrame"];
         /**
          * SupersededSeries
          * @description What a segment measured of steps that a later one did again.
@@ -2179,7 +2346,7 @@ export interface components {
          * @description How a check came out; the later word is the worse one.
          * @enum {string}
          */
-        Verdict: "ok" | "warning" | "problem";
+        Verdict: "unknown" | "ok" | "warning" | "problem";
     };
     responses: {
         /** @description Address or body can't be read */

@@ -1,4 +1,4 @@
-"""What the kernel tells in its files, and numbers in words."""
+"""What the kernel tells in its files, and the shape of a check."""
 
 from pathlib import Path
 
@@ -16,11 +16,6 @@ def told(path: str) -> str:
 def chosen(text: str) -> str:
     """The word in brackets, as in `always [madvise] never`."""
     return text.partition("[")[2].partition("]")[0]
-
-
-def gib(num_bytes: float) -> str:
-    """Bytes in the unit in which memory is counted."""
-    return f"{num_bytes / 2**30:.1f} GiB" if num_bytes >= 2**30 else f"{num_bytes / 2**20:.0f} MiB"
 
 
 def check(name: str, title: str, *, evidence: str, threshold: str = "", fault: tuple[Verdict, str] | None) -> Check:

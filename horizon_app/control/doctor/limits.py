@@ -3,7 +3,8 @@
 import resource
 
 from horizon_app.contracts.checks import Check, Verdict
-from horizon_app.control.doctor.kernel import check, gib, told
+from horizon_app.contracts.sizes import show_bytes
+from horizon_app.control.doctor.kernel import check, told
 
 _LEAST_FILES = 4096
 
@@ -24,7 +25,7 @@ def _files() -> Check:
 
 def _locked() -> Check:
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    evidence = "unlimited" if soft == resource.RLIM_INFINITY else gib(soft)
+    evidence = "unlimited" if soft == resource.RLIM_INFINITY else show_bytes(soft)
     return check("locked_memory", "Locked memory", evidence=evidence, fault=None)
 
 
@@ -34,7 +35,7 @@ def _core() -> Check:
     fault = None
     if soft == resource.RLIM_INFINITY and not pattern.startswith("|"):
         fault = Verdict.WARNING, "a crash writes all memory of a run to disk: ulimit -c 0"
-    evidence = f"{'unlimited' if soft == resource.RLIM_INFINITY else gib(soft)}, pattern {pattern or 'unknown'}"
+    evidence = f"{'unlimited' if soft == resource.RLIM_INFINITY else show_bytes(soft)}, pattern {pattern or 'unknown'}"
     threshold = "limited, or handed to a program"
     return check("core_dumps", "Core dumps", evidence=evidence, threshold=threshold, fault=fault)
 

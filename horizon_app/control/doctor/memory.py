@@ -9,7 +9,8 @@ import sys
 import psutil
 
 from horizon_app.contracts.checks import Check, Verdict
-from horizon_app.control.doctor.kernel import check, gib, told
+from horizon_app.contracts.sizes import show_bytes
+from horizon_app.control.doctor.kernel import check, told
 from horizon_app.control.memory import memory_here, oom_kills
 
 _LEAST_BYTES = 4 << 30
@@ -28,14 +29,18 @@ def memory_checks() -> list[Check]:
 def _memory() -> Check:
     machine, memory = int(psutil.virtual_memory().total), memory_here()
     total, free = memory.total_bytes, memory.available_bytes
-    limit = f"limited to {gib(total)} by the control group, of {gib(machine)}" if total < machine else gib(total)
+    limit = (
+        f"limited to {show_bytes(total)} by the control group, of {show_bytes(machine)}"
+        if total < machine
+        else show_bytes(total)
+    )
     fault = None
     if total < _LEAST_BYTES:
         fault = Verdict.WARNING, "only small models fit: give the machine, or the container, more memory"
     elif free < _LEAST_FREE_BYTES:
         fault = Verdict.WARNING, "end other programs, or set offload.host_memory so that weights go to disk"
-    threshold = f"{gib(_LEAST_BYTES)} in all, {gib(_LEAST_FREE_BYTES)} free"
-    return check("memory", "Memory", evidence=f"{limit}; {gib(free)} free", threshold=threshold, fault=fault)
+    threshold = f"{show_bytes(_LEAST_BYTES)} in all, {show_bytes(_LEAST_FREE_BYTES)} free"
+    return check("memory", "Memory", evidence=f"{limit}; {show_bytes(free)} free", threshold=threshold, fault=fault)
 
 
 def _swap() -> Check:
@@ -43,8 +48,8 @@ def _swap() -> Check:
     fault = None
     if swap.used > _MOST_SWAPPED_BYTES:
         fault = Verdict.WARNING, "memory is too full: end other programs, or lower offload.host_memory"
-    evidence = f"{gib(swap.used)} of {gib(swap.total)} in use" if swap.total else "none"
-    threshold = f"at most {gib(_MOST_SWAPPED_BYTES)} in use"
+    evidence = f"{show_bytes(swap.used)} of {show_bytes(swap.total)} in use" if swap.total else "none"
+    threshold = f"at most {show_bytes(_MOST_SWAPPED_BYTES)} in use"
     return check("swap", "Swap", evidence=evidence, threshold=threshold, fault=fault)
 
 
@@ -56,7 +61,7 @@ def _kills(count: int) -> Check:
 
 
 def _shared() -> Check:
-    threshold = f"{gib(_LEAST_SHARED_BYTES)} or more"
+    threshold = f"{show_bytes(_LEAST_SHARED_BYTES)} or more"
     try:
         size = shutil.disk_usage("/dev/shm")  # noqa: S108 - looked at, nothing is written there
     except OSError:
@@ -65,7 +70,7 @@ def _shared() -> Check:
     fault = None
     if size.total < _LEAST_SHARED_BYTES:
         fault = Verdict.WARNING, "in a container: start it with --shm-size=1g or --ipc=host"
-    evidence = f"{gib(size.total)}, {gib(size.free)} free"
+    evidence = f"{show_bytes(size.total)}, {show_bytes(size.free)} free"
     return check("shared_memory", "Shared memory", evidence=evidence, threshold=threshold, fault=fault)
 
 
@@ -77,10 +82,10 @@ def _pinnable() -> Check:
         fault = None
         if probed < memory_here().total_bytes // 4:
             fault = Verdict.WARNING, "raise the limit of locked memory (ulimit -l), or the container's memory"
-        evidence = f"{gib(probed)} were pinned at once"
+        evidence = f"{show_bytes(probed)} were pinned at once"
         return check("pinnable", title, evidence=evidence, threshold=threshold, fault=fault)
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    allowed = "without limit" if soft == resource.RLIM_INFINITY else f"up to {gib(soft)}"
+    allowed = "without limit" if soft == resource.RLIM_INFINITY else f"up to {show_bytes(soft)}"
     evidence = f"no card, so nothing has to be pinned; locked memory is allowed {allowed}"
     return check("pinnable", title, evidence=evidence, threshold=threshold, fault=None)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from horizon_app.contracts.checks import Check, Verdict
-from horizon_app.control.doctor.kernel import check, gib
+from horizon_app.contracts.sizes import show_bytes
+from horizon_app.control.doctor.kernel import check
 
 _OLDEST_PYTHON = (3, 11)
 
@@ -72,7 +73,7 @@ class _Cards:
 
 def _card(nvml: Any, index: int) -> str:
     card = nvml.nvmlDeviceGetHandleByIndex(index)
-    return f"{nvml.nvmlDeviceGetName(card)} with {gib(int(nvml.nvmlDeviceGetMemoryInfo(card).total))}"
+    return f"{nvml.nvmlDeviceGetName(card)} with {show_bytes(int(nvml.nvmlDeviceGetMemoryInfo(card).total))}"
 
 
 def _torch(build: str | None, cards: _Cards) -> Check:

@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 
 from horizon_app.contracts.checks import Check, Verdict
-from horizon_app.control.doctor.kernel import check, gib
+from horizon_app.contracts.sizes import show_bytes
+from horizon_app.control.doctor.kernel import check
 from horizon_app.settings import AppSettings
 from horizon_app.store.integrity import faults_of_database
 
@@ -39,8 +40,10 @@ def _space(folder: Path) -> Check:
     if free < _FEW_FREE_BYTES:
         verdict = Verdict.PROBLEM if free < _TOO_FEW_FREE_BYTES else Verdict.WARNING
         fault = verdict, "checkpoints take 12 bytes a parameter each: delete old runs, or use another --home"
-    threshold = f"{gib(_FEW_FREE_BYTES)} or more"
-    return check("disk_space", "Disk space", evidence=f"{gib(free)} free at {folder}", threshold=threshold, fault=fault)
+    threshold = f"{show_bytes(_FEW_FREE_BYTES)} or more"
+    return check(
+        "disk_space", "Disk space", evidence=f"{show_bytes(free)} free at {folder}", threshold=threshold, fault=fault
+    )
 
 
 def _file_system(folder: Path, settings: AppSettings) -> Check:
@@ -79,7 +82,7 @@ def _speed(folder: Path) -> Check:
     if direct and min(write, read) < _SLOW_BYTES_PER_S:
         fault = Verdict.WARNING, "a disk tier would hold up training: put offload.disk_path on an SSD"
     way = "past the cache" if direct else "through the cache, so the disk itself may be slower"
-    evidence = f"writes {write / 1e6:,.0f} MB/s, reads {read / 1e6:,.0f} MB/s ({gib(_PROBE_BYTES)}, {way})"
+    evidence = f"writes {write / 1e6:,.0f} MB/s, reads {read / 1e6:,.0f} MB/s ({show_bytes(_PROBE_BYTES)}, {way})"
     return check("disk_speed", "Disk speed", evidence=evidence, threshold=threshold, fault=fault)
 
 

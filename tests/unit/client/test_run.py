@@ -2,12 +2,13 @@
 
 import json
 import math
-from typing import Any
+from typing import Any, get_type_hints
 
 import httpx
 import pytest
 
 from horizon_app.client import Horizon, Run
+from horizon_app.contracts.run_view import RunDetail
 from tests.support.made_up_server import document, horizon, problem
 
 
@@ -65,6 +66,11 @@ def test_field_that_a_list_leaves_out_is_asked_for() -> None:
     run.view = listed.view
     assert run.spec == {"model": {"path": "m"}}
     assert run.spec and len(seen) == 1
+
+
+def test_fields_are_annotated_as_those_of_the_answer() -> None:
+    annotated, answered = get_type_hints(Run), get_type_hints(RunDetail)
+    assert annotated == {name: answered[name] for name in annotated}
 
 
 def test_unknown_field_is_no_attribute() -> None:

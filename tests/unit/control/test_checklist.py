@@ -1,6 +1,6 @@
 """The checklist of a run is kept, told of where a verdict changes, and the same whoever looks how often."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,10 @@ def roomy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("horizon_app.control.checklist.memory_here", lambda: memory)
 
 
-def losses(values: Sequence[float], *, first: int = 1, **more: float) -> list[Event]:
-    return [metrics_event(step, {"train/loss": value, **more}) for step, value in enumerate(values, start=first)]
+def losses(values: Sequence[float], more: Mapping[str, float] | None = None, *, first: int = 1) -> list[Event]:
+    return [
+        metrics_event(step, {"train/loss": value, **(more or {})}) for step, value in enumerate(values, start=first)
+    ]
 
 
 def start(database: Database) -> RunId:
@@ -140,9 +142,9 @@ def test_milder_verdict_counts_only_after_some_steps_so_that_nothing_flickers(tm
         run_id = start(database)
         step, verdicts = 0, list[str]()
         for stall in (0.21, 0.19, 0.21, 0.19, 0.21):
-            record(database, run_id, losses([2.0] * 50, first=step + 1, **{"time/step": 1.0, "time/stall": stall}))
+            record(database, run_id, losses([2.0] * 50, {"time/step": 1.0, "time/stall": stall}, first=step + 1))
             update(database, run_id)
-            record(database, run_id, losses([2.0] * 5, first=step + 51, **{"time/step": 1.0, "time/stall": 0.0}))
+            record(database, run_id, losses([2.0] * 5, {"time/step": 1.0, "time/stall": 0.0}, first=step + 51))
             update(database, run_id)
             step += 55
             verdicts.append(check(database, run_id, "device_starved").verdict.value)
@@ -154,7 +156,7 @@ def test_change_of_a_knob_has_the_transfers_judged_anew(tmp_path: Path) -> None:
     with open_store(tmp_path) as database:
         run_id = start(database)
         starved = {"time/step": 1.0, "time/stall": 0.7, "prefetch/late_rate": 0.5}
-        record(database, run_id, losses([2.0] * 30, **starved))
+        record(database, run_id, losses([2.0] * 30, starved))
         update(database, run_id)
         assert check(database, run_id, "device_starved").verdict is Verdict.PROBLEM
         answer = (

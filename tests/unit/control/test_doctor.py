@@ -101,7 +101,7 @@ def test_processor_without_wide_instructions_is_a_warning() -> None:
 
 def test_driver_older_than_what_torch_was_built_for_is_a_problem() -> None:
     class Cards:
-        driver, cuda, names = "450.80", (11, 0), ["Some card with 24.0 GiB"]
+        driver, cuda, names = "450.80", (11, 0), ["Some card with 24 GiB"]
 
     cards: Any = Cards()
     assert software._driver("12.8", cards).verdict is Verdict.PROBLEM
@@ -120,7 +120,7 @@ def test_memory_of_a_small_container_is_told_with_the_limit(monkeypatch: pytest.
     )
     check = memory._memory()
     assert check.verdict is Verdict.WARNING
-    assert check.evidence.startswith("limited to 2.0 GiB by the control group, of ")
+    assert check.evidence.startswith("limited to 2 GiB by the control group, of ")
 
 
 def test_pinnable_memory_on_a_card_is_what_the_probe_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_pinnable_memory_on_a_card_is_what_the_probe_pinned(monkeypatch: pytest.
     )
     monkeypatch.setattr(memory, "_probe", lambda: 4 << 30)
     few = memory._pinnable()
-    assert (few.verdict, few.evidence) == (Verdict.WARNING, "4.0 GiB were pinned at once")
+    assert (few.verdict, few.evidence) == (Verdict.WARNING, "4 GiB were pinned at once")
 
 
 def test_port_that_is_taken_is_a_warning_and_a_server_of_this_home_is_none(settings: AppSettings) -> None:
