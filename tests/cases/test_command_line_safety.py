@@ -4,7 +4,7 @@ import http.server
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -231,7 +231,7 @@ class _Answer(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(stranger: Stranger) -> Iterator[Stranger]:
+def serving(stranger: Stranger) -> Generator[Stranger]:
     thread = threading.Thread(target=stranger.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
