@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horizon_app.cli.completion import complete_run, complete_spec_value
+from horizon_app.cli.checkpoints import SetOption
+from horizon_app.cli.completion import complete_run
 from horizon_app.cli.printable import write_lines
 from horizon_app.cli.refusals import ASKED_WRONGLY, FAILED, INTERRUPTED, exit_codes, say, say_problems
 from horizon_app.cli.runs import print_json
@@ -23,15 +24,6 @@ if TYPE_CHECKING:
 
 SpecArgument = Annotated[
     Path | None, typer.Argument(metavar="SPEC", help="YAML or JSON file; paths in it are relative to it.")
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Another value for one key, e.g. training.optimizer_steps=50.",
-        autocompletion=complete_spec_value,
-    ),
 ]
 ResumeOption = Annotated[
     str | None,

@@ -80,7 +80,7 @@ class _SpecLoader(yaml.SafeLoader):
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
-    def construct_scalar(self, node: yaml.ScalarNode) -> str:
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> str:
         """With the two escapes that JSON writes of an emoji as the one character that they are there."""
         text = str(super().construct_scalar(node))  # pyright: ignore[reportUnknownMemberType] - PyYAML's stubs
         return _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)

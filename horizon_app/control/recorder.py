@@ -116,7 +116,7 @@ class _Fold:
         return event
 
     def _state(self, event: StateChanged) -> Event:
-        if event.state in ENDED:
+        if event.state in ENDED and self.changes:
             self._write()  # a run that ends is listed with what it has by then
         try:
             enter_state(self.tx, replace(self.run, step=self.changes.get("step", self.run.step)), event)

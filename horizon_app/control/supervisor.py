@@ -23,7 +23,7 @@ from horizon_app.control.journal_follower import JournalFollower
 from horizon_app.control.launcher import Launcher
 from horizon_app.control.lifecycle import change_state, locked_run
 from horizon_app.control.memory import memory_here, oom_kills
-from horizon_app.control.patience import patience_s, stopping_s
+from horizon_app.control.patience import StopWatch, patience_s
 from horizon_app.control.recorder import note
 from horizon_app.control.run_folder import RunFolder
 from horizon_app.control.worker_end import WorkerEnd
@@ -69,6 +69,7 @@ class Supervisor:
         self._frame: bytes | None = None
         self._trouble = ""
         self._checklist = ChecklistPace()
+        self._stop_watch = StopWatch()
         self._begin_life()
 
     def _begin_life(self) -> None:
@@ -199,7 +200,7 @@ class Supervisor:
         words = self._folder.last_words()
         if words is not None and words.state in ENDED:
             self._end(words.state, words.reason)
-        elif self._run.state is RunState.STOPPING and stopping_s(self._run) >= self._patience_s():
+        elif self._run.state is RunState.STOPPING and self._stop_watch.waited_s(self._run) >= self._patience_s():
             self._end(RunState.STOPPED, f"did not stop within {self._patience_s():.3g} s and was killed")
         else:
             self._end(RunState.INTERRUPTED, *self._cause())
@@ -257,7 +258,7 @@ class Supervisor:
 
     def _press(self) -> None:
         """The run was asked to stop: after the grace a signal, after some more the end."""
-        waited, patience = stopping_s(self._run), self._patience_s()
+        waited, patience = self._stop_watch.waited_s(self._run), self._patience_s()
         if waited - patience > self._settings.kill_grace_s:
             self._signal(signal.SIGKILL, f"did not stop within {waited:.3g} s")
         elif waited > patience:

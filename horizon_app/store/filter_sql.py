@@ -137,7 +137,7 @@ def _of_spec(key: str, operator: Operator, value: Value) -> ColumnElement[bool]:
     return run_values.has_value(key, _ordered(run_values.spec_number, operator, value))
 
 
-def _ordered(found: ColumnElement[Any], operator: Operator, value: Value) -> ColumnElement[bool]:
+def _ordered(found: Any, operator: Operator, value: Value) -> ColumnElement[bool]:
     assert isinstance(value, float)
     wanted = literal(value, Float)
     match operator:

@@ -117,8 +117,9 @@ def _read(
     counts = select(func.aggregate_strings(line, " ").label("counts")).subquery()
     query = select(page.c.id, page.c.sort_key, counts.c.counts).select_from(counts.outerjoin(page, true()))
     rows = tx.execute(query.order_by(*_order(page.c.sort_key, page.c.id, which))).all()
-    number = dict(one.split("=") for one in (rows[0].counts or "").split())
-    counted = {state: int(number.get(state, 0)) for state in RunState}
+    text: str = rows[0].counts or ""
+    number = {state: int(count) for state, _, count in (one.partition("=") for one in text.split())}
+    counted = {state: number.get(state.value, 0) for state in RunState}
     return counted, [(RunId(run_id), key) for run_id, key, _ in rows if run_id is not None]
 
 

@@ -24,11 +24,12 @@ _LABELS = ("name", "tags", "notes")
 _LONG = ("notes", "spec")
 """Reading short columns is quicker than collecting what an index finds in them."""
 _SHORTEST_INDEXED = 3
+_INSERT = insert(_T)
 
 
 def add_texts(tx: Transaction, run: Mapping[Any, Any]) -> None:
     """The texts of a new run, whose row has these columns."""
-    tx.execute(insert(_T).values(run_id=run["id"], **_texts(run)))
+    tx.execute(_INSERT, {"run_id": run["id"], **_texts(run)})
 
 
 def keep_texts(tx: Transaction, run_id: str, changed: Iterable[str]) -> None:

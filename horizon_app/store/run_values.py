@@ -7,9 +7,9 @@ with every batch, and are read from its row.
 
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from sqlalchemy import ColumnElement, case, delete, insert, select
+from sqlalchemy import ColumnElement, bindparam, case, delete, insert, select
 from sqlalchemy.orm import aliased
 
 from horizon_app.contracts.run_filter import FieldKind, spec_keys
@@ -22,23 +22,34 @@ _TAG, _VALUE, _METRIC = RunTagTable, SpecValueTable, RunMetricTable
 spec_text, spec_number = _VALUE.text, _VALUE.number
 """Of a value of a spec: its text, lists as JSON; and the number that it is, or the bytes of a size."""
 
-# Built once: to build a statement takes longer than to carry it out.
-_INSERT_TAGS, _INSERT_VALUES, _INSERT_METRICS = insert(_TAG), insert(_VALUE), insert(_METRIC)
+
+class _Rows(NamedTuple):
+    """How the rows of a run are put into a table. Built once: that takes longer than to carry it out."""
+
+    drop: Any
+    add: Any
+
+
+def _rows_of(table: Any) -> _Rows:
+    return _Rows(delete(table).where(table.run_id == cast(Any, bindparam)("run")), insert(table))
+
+
+_TAGS, _VALUES, _METRICS = map(_rows_of, (_TAG, _VALUE, _METRIC))
 
 
 def keep_values(tx: Transaction, run_id: str, changed: Mapping[str, Any], *, is_new: bool = False) -> None:
     """Make a run's tags and values what its row says, of whose columns these were `changed`."""
     if "tags" in changed:
         tags = dict.fromkeys(tag.casefold() for tag in changed["tags"])
-        _put(tx, run_id, _TAG, _INSERT_TAGS, [{"tag": tag} for tag in tags], is_new=is_new)
+        _put(tx, run_id, _TAGS, [{"tag": tag} for tag in tags], is_new=is_new)
     if "spec" in changed:
-        _put(tx, run_id, _VALUE, _INSERT_VALUES, [*_spec_values(changed["spec"])], is_new=is_new)
+        _put(tx, run_id, _VALUES, [*_spec_values(changed["spec"])], is_new=is_new)
 
 
 def list_metrics(tx: Transaction, run_id: str, metrics: Mapping[str, float | None]) -> None:
     """List the last values of a run, as its row says by `metrics_listed`."""
     rows = [{"key": key, "value": value} for key, value in metrics.items() if value is not None]
-    _put(tx, run_id, _METRIC, _INSERT_METRICS, rows, is_new=False)
+    _put(tx, run_id, _METRICS, rows, is_new=False)
 
 
 def has_tag(tag: str) -> ColumnElement[bool]:
@@ -60,18 +71,18 @@ def last_metric(dialect: str, key: str) -> ColumnElement[float | None]:
     return case((RunTable.metrics_listed, listed.scalar_subquery()), else_=in_row.scalar_subquery())
 
 
-def _put(tx: Transaction, run_id: str, table: Any, statement: Any, rows: list[dict[str, Any]], *, is_new: bool) -> None:
+def _put(tx: Transaction, run_id: str, statements: _Rows, rows: list[dict[str, Any]], *, is_new: bool) -> None:
     if not is_new:
-        tx.execute(delete(table).where(table.run_id == run_id))
+        tx.execute(statements.drop, {"run": run_id})
     if rows:
-        tx.execute(statement, [{**row, "run_id": run_id} for row in rows])
+        tx.execute(statements.add, [{**row, "run_id": run_id} for row in rows])
 
 
 def _spec_values(spec: Mapping[str, Any], prefix: str = "") -> Iterator[dict[str, Any]]:
     for name, value in spec.items():
         key = f"{prefix}{name}"
-        if isinstance(value, Mapping):
-            yield from _spec_values(cast(Mapping[str, Any], value), f"{key}.")
+        if isinstance(value, dict):
+            yield from _spec_values(cast(dict[str, Any], value), f"{key}.")
         elif prefix and value is not None:  # name, tags and notes are fields of their own
             text = value if isinstance(value, str) else dump_json(value)
             yield {"key": key, "text": text.casefold(), "number": _number(key, value)}

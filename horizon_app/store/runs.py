@@ -124,6 +124,7 @@ _ORDER_COLUMNS = _columns(StoredOrder)
 # Built once: some are carried out ten times a second for each live run, and to build one takes longer than that.
 _BY_ID = select(*RUN_COLUMNS).where(_T.id == bindparam("run"))
 _BY_ID_LOCKED = _BY_ID.with_for_update()
+_METRICS = select(_T.metrics).where(_T.id == bindparam("run"))
 _BY_IDS = select(*RUN_COLUMNS).where(_T.id.in_(bindparam("runs", expanding=True))).order_by(_T.created_at, _T.id)
 _LIVE = select(*RUN_COLUMNS).where(_T.state.in_([state.value for state in LIVE])).order_by(_T.created_at, _T.id)
 
@@ -200,7 +201,7 @@ def set_state(
     if tx.execute(query.values(metrics_listed=True) if ends else query).rowcount == 0:
         return False
     if ends:
-        list_metrics(tx, run_id, tx.execute(select(_T.metrics).where(_T.id == run_id)).scalar_one())
+        list_metrics(tx, run_id, tx.execute(_METRICS, {"run": run_id}).scalar_one())
     return True
 
 

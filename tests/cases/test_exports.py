@@ -1,6 +1,7 @@
 """Models that people could not save or use elsewhere: tied heads, odd companions, awkward names."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,10 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, Qwen3MoeConfig
 
+from horizon_app.contracts.confinement import LeadsOut
 from horizon_app.contracts.events import LogWritten
 from horizon_app.contracts.export import ExportDtype, Exported, ExportFormat, ExportOrder
+from horizon_app.engine.errors import CheckpointUnusable
 from horizon_app.engine.model.load_check import check
 from horizon_app.worker import export as worker_export
 from horizon_app.worker.parts import real_builders
@@ -184,3 +187,34 @@ def test_export_into_an_own_export_replaces_it_and_into_a_changed_one_does_not(
     with pytest.raises(Exception, match="is there already and holds other things"):
         export(model, target, ExportDtype.BF16)
     assert (target / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.usefixtures("loads_here")
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_e13_export_whose_place_becomes_a_link_that_leads_out_leaves_nothing_there(when: str, tmp_path: Path) -> None:
+    home, outside = tmp_path / "home", tmp_path / "outside"
+    (home / "out").mkdir(parents=True)
+    outside.mkdir()
+
+    def swap(*_: str) -> None:
+        if not (home / "out").is_symlink():
+            (home / "out").rename(outside / "out")
+            (home / "out").symlink_to(outside / "out")
+
+    order = ExportOrder(
+        source=str(INPUTS / "D06" / "model"), target=str(home / "out" / "model"), format=ExportFormat.SAFETENSORS,
+        dtype=ExportDtype.BF16, shard_bytes=1 << 30, run_id="r", checkpoint=1, folders=[str(home)],
+    )  # fmt: skip
+    if when == "before":
+        swap()
+    with pytest.raises(LeadsOut, match=re.escape(f"leads to {outside / 'out'}")):
+        worker_export.export(order, swap)
+    assert list((outside / "out").iterdir()) == []
+
+
+def test_e13_export_of_a_checkpoint_that_holds_a_link_is_refused(tmp_path: Path) -> None:
+    shutil.copytree(INPUTS / "D06" / "model", tmp_path / "checkpoint")
+    (tmp_path / "checkpoint" / "notes.txt").symlink_to("/etc/hostname")
+    with pytest.raises(CheckpointUnusable, match=r"notes\.txt is a link, to /etc/hostname"):
+        export(tmp_path / "checkpoint", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

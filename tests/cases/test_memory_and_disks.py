@@ -1,6 +1,7 @@
 """Memory and disks that give less than was hoped for: odd file systems, little pinned memory, kills for memory."""
 
 import asyncio
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,9 +26,12 @@ from horizon_app.engine.streaming.backends.cpu import CpuBackend
 from horizon_app.settings import AppSettings
 from tests.integration.test_disk_tier import run
 from tests.integration.test_worker_engine import order, trouble
+from tests.support.commands import run_horizon
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.meagre_worker import LittleLockedMemory
 from tests.support.run_folders import read_journal
 from tests.support.server import furnish_home, scripted_spec
+from tests.support.small_model import write_rhyme, write_small_model
 
 MIB = 1 << 20
 STEPS = 4
@@ -115,23 +119,43 @@ def test_run_whose_disk_refuses_direct_transfers_gives_the_same_bits_with_one_no
 def test_run_whose_pages_are_not_all_locked_completes_with_one_notice_and_the_same_loss(
     in_ram: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    locked: list[int] = []
-
-    def fails_after_a_while(_address: int, num_bytes: int) -> int:
-        if sum(locked) + num_bytes > 64 << 10:
-            return 2  # cudaErrorMemoryAllocation
-        locked.append(num_bytes)
-        return 0
-
-    monkeypatch.setattr(pinning, "register", fails_after_a_while)
-    monkeypatch.setattr(pinning, "unregister", lambda _address: locked.pop())
+    memory = LittleLockedMemory()
+    monkeypatch.setattr(pinning, "register", memory.register)
+    monkeypatch.setattr(pinning, "unregister", memory.unregister)
     monkeypatch.setattr(CpuBackend, "pins_host_memory", True)
     run_dir = trained(tmp_path, FaultyDisk(), **IN_RAM)
     (notice,) = warnings(run_dir, "page-locked")
     assert "refused with CUDA error 2" in notice and "gives the same numbers" in notice
     assert losses(run_dir) == losses(in_ram)
     assert same_weights(run_dir, in_ram)
-    assert locked == [], "what was locked is unlocked"
+    assert memory.locked == [], "what was locked is unlocked"
+
+
+# -- D05 and D10 through the command line
+
+
+@pytest.mark.slow
+def test_run_by_the_command_line_on_such_a_machine_tells_each_once_and_has_the_same_losses(
+    in_ram: Path, memory_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    write_small_model(tmp_path / "model")
+    write_rhyme(tmp_path / "corpus.txt")
+    spec = {
+        **ON_DISK, "model": {"path": "model", "init": "random"}, "precision": {"compute": "fp32"},
+        "data": {"path": "corpus.txt", "sequence_length": 64},
+        "offload": {**ON_DISK["offload"], "disk_path": str(memory_folder), "host_memory": "2MiB"},  # a part of it
+    }  # fmt: skip
+    (tmp_path / "spec.yaml").write_text(json.dumps(spec))
+    home = tmp_path / "home"
+    done = run_horizon("run", tmp_path / "spec.yaml", "--json", home=home, worker="tests.support.meagre_worker")
+    assert done.exit_code == 0, done.stderr
+    for notice in ("takes no direct transfers (O_DIRECT)", "can't all be page-locked"):
+        assert done.stderr.count(notice) == 1, done.stderr
+    run_id = json.loads(done.stdout)["id"]
+    exported = json.loads(run_horizon("runs", "export", run_id, "--format", "json", home=home).stdout)
+    assert exported["metrics"]["train/loss"]["y"] == losses(in_ram)
+    assert list(memory_folder.iterdir()) == []
 
 
 # -- D08: host memory runs out

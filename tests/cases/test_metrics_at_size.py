@@ -3,7 +3,8 @@
 import asyncio
 import json
 import math
-from collections.abc import Generator, Iterator
+import tracemalloc
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from websockets.asyncio.client import connect
 from horizon_app.control.history import History
 from horizon_app.settings import AppSettings
 from horizon_app.store.database import Database, open_database
+from tests.support.commands import run_horizon, write_spec
 from tests.support.large_history import KEYS, SPIKE, LargeHistory, build_history
 from tests.support.server import ServerProcess, furnish_home
 
@@ -61,6 +63,54 @@ def test_e10_losses_that_are_not_finite_are_null_and_flagged_on_rest_and_stream(
     told = [[frame["step"], frame["nonfinite"]["train/loss"]] for frame in frames if frame["nonfinite"]]
     assert told == flags
     assert answers["/events?types=metrics"]["events"] == frames
+
+
+def test_e10_losses_that_are_not_finite_are_strict_json_from_every_verb_with_and_without_a_server(
+    tmp_path: Path,
+) -> None:
+    losses = [json.loads(line)["loss"] for line in (INPUTS / "E10" / "metrics.jsonl").read_text().splitlines()]
+    home = furnish_home(tmp_path / "home")
+    with ServerProcess(home) as server:
+        runs = [server.submit(len(losses), step_s=0, losses=losses) for _ in range(2)]
+        for run_id in runs:
+            server.wait_state(run_id, "finished")
+        through_server = _answers(home, runs)
+    alone = _answers(home, runs, only=("show", "watch", "export"))
+    assert alone == {name: through_server[name] for name in alone}
+    expected, flags = [2.5, None, None, None, 2.4], [[2, "nan"], [3, "inf"], [4, "-inf"]]
+    exported = through_server["export"][0]
+    assert exported["metrics"]["train/loss"] == {"x": [1, 2, 3, 4, 5], "y": expected}
+    assert exported["nonfinite"]["train/loss"] == flags
+    steps = [frame for frame in through_server["watch"] if frame["type"] == "metrics"]
+    assert [frame["values"]["train/loss"] for frame in steps] == expected
+    assert [[frame["step"], frame["nonfinite"]["train/loss"]] for frame in steps if frame["nonfinite"]] == flags
+    assert [line.split(",")[1] for line in through_server["csv"]] == [
+        "time/step", "0.01", "0.01", "0.01", "0.01", "0.01"
+    ]  # fmt: skip
+
+
+def _answers(home: Path, runs: list[str], only: Sequence[str] = ()) -> dict[str, list[Any]]:
+    """What each verb prints of runs, by line."""
+    verbs = {
+        "list": ["list", "--json"], "show": ["show", runs[0], "--json"], "compare": ["compare", *runs, "--json"],
+        "checkpoints": ["checkpoints", runs[0], "--json"], "watch": ["watch", runs[0], "--json", "--after", "0"],
+        "export": ["export", runs[0], "--format", "json"], "csv": ["export", runs[0], "--format", "csv"],
+    }  # fmt: skip
+    found: dict[str, list[Any]] = {}
+    for name in only or verbs:
+        verb = verbs[name]
+        done = run_horizon("runs", *verb, home=home)
+        assert done.exit_code == 0, done.stderr
+        lines = done.stdout.splitlines()
+        found[name] = lines if name == "csv" else [strict(line) for line in lines]
+    return found
+
+
+def test_e10_foreground_run_whose_last_loss_is_no_number_prints_strict_json(tmp_path: Path) -> None:
+    spec = write_spec(tmp_path / "spec", training={"optimizer_steps": 3}, notes=json.dumps({"nan_at": 3}))
+    done = run_horizon("run", spec, "--json", home=tmp_path / "home", worker="tests.support.scripted_worker")
+    assert done.exit_code == 0, done.stderr
+    assert strict(done.stdout)["state"] == "finished"
 
 
 async def _frames(url: str) -> list[dict[str, Any]]:
@@ -195,3 +245,48 @@ def test_e11_log_is_read_from_its_end_and_a_search_goes_on_where_it_stopped(
     with work_of(database) as work:
         past.logs(run_id, level="error")
     assert work.thousand_instructions < 2, "errors are found by their index"
+
+
+def test_e11_pages_of_the_command_lines_list_are_small_and_give_every_run_once(large: Large) -> None:
+    seen: list[str] = []
+    cursor: list[str] = []
+    while cursor or not seen:
+        done = run_horizon("runs", "list", "--limit", "50", "--json", *cursor, home=large.server.home)
+        assert len(done.stdout) <= MOST_LIST_BYTES
+        page = strict(done.stdout)
+        seen += [run["id"] for run in page["runs"]]
+        cursor = ["--cursor", page["next_cursor"]] if page["next_cursor"] else []
+    assert len(seen) == len(set(seen)) == RUNS and seen == sorted(seen, reverse=True)
+    table = run_horizon("runs", "list", "--limit", "5", home=large.server.home).stdout
+    assert f"5 of {RUNS} runs" in table and len(table.splitlines()) == 7
+
+
+def test_e11_export_by_the_command_line_holds_every_point(large: Large) -> None:
+    exported = {
+        form: run_horizon("runs", "export", large.runs.tall, "--format", form, home=large.server.home).stdout
+        for form in ("json", "csv")
+    }
+    assert strict(exported["json"])["metrics"]["train/loss"]["x"] == [*range(1, POINTS + 1)]
+    assert len(exported["csv"].splitlines()) == POINTS + 1
+
+
+def test_e11_export_by_the_command_line_of_a_long_log_never_holds_the_whole_of_it(large: Large, tmp_path: Path) -> None:
+    held: list[int] = []
+    for number, run_id in enumerate([large.runs.wide, large.runs.wide, large.runs.logged]):
+        tracemalloc.start()  # the first export imports what the others need, the second is a small one
+        verb = ["runs", "export", run_id, "--format", "json", "-o", tmp_path / f"{number}.json"]
+        done = run_horizon(*verb, home=large.server.home)
+        held.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert done.exit_code == 0, done.stderr
+    written = (tmp_path / "2.json").read_text()
+    assert len(strict(written)["logs"]) == LINES
+    assert held[2] - held[1] < len(written) / 4
+
+
+def test_e11_long_log_is_watched_from_any_place_each_line_once(large: Large) -> None:
+    after = LINES - 2000
+    verb = ["runs", "watch", large.runs.logged, "--json", "--after", str(after)]
+    frames = [strict(line) for line in run_horizon(*verb, home=large.server.home).stdout.splitlines()]
+    last = large.server.get(f"/runs/{large.runs.logged}")["last_seq"]
+    assert [frame["seq"] for frame in frames] == [*range(after + 1, last + 1)]

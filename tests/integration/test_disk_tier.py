@@ -1,6 +1,5 @@
 """Runs whose disk tier misbehaves, and a worker that is put to sleep: each ends as promised, and never wrongly."""
 
-import dataclasses
 import errno
 import json
 import signal
@@ -13,16 +12,12 @@ import torch
 from safetensors.torch import load_file
 
 from horizon_app.contracts.events import MetricsRecorded, StateChanged
-from horizon_app.contracts.run_spec import RunSpec
 from horizon_app.engine.memory.disk_io import DiskSystem
-from horizon_app.engine.telemetry.sink import TelemetrySink
-from horizon_app.engine.training.config import EngineConfig
-from horizon_app.engine.training.engine import Engine
-from horizon_app.worker.parts import Builders, ShouldStop, real_builders
 from horizon_app.worker.session import Session
 from horizon_app.worker.stop_request import StopRequest
 from tests.integration.test_worker_engine import exit_code, order, start, trouble
 from tests.support.faulty_disk import Fault, FaultKind, FaultyDisk
+from tests.support.meagre_worker import on_disk
 from tests.support.run_folders import read_journal, states, wait_until
 
 STEPS = 8
@@ -35,17 +30,6 @@ PAGED: dict[str, Any] = {
     },
     "checkpoint": {"every": SAVED, "keep": 3},
 }  # fmt: skip
-
-
-def on_disk(system: DiskSystem) -> Builders:
-    """The product's own parts, on that disk."""
-
-    def engine(spec: RunSpec, model_dir: Path, disk_dir: Path, sink: TelemetrySink, should_stop: ShouldStop) -> Engine:
-        return Engine(
-            EngineConfig.from_spec(spec, model_dir, disk_dir), sink, disk_system=system, should_stop=should_stop
-        )
-
-    return dataclasses.replace(real_builders(), engine=engine)
 
 
 def run(run_dir: Path, system: DiskSystem) -> int:

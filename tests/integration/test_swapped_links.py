@@ -19,8 +19,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server whose workers are the real ones around a fake engine."""
     home = furnish_home(tmp_path_factory.mktemp("swapped") / "home")
     (home / "data" / "eval.txt").write_text("once more\n")
-    (home / "data" / "many").mkdir()
-    (home / "data" / "many" / "a.txt").write_text("once\n")
     (home / "spill").mkdir()
     with ServerProcess(home, HORIZON_WORKER_MODULE="tests.support.fake_worker") as process:
         yield process
@@ -37,12 +35,12 @@ def outside(tmp_path: Path) -> Path:
 
 SPEC: dict[str, Any] = {
     **scripted_spec(2),
-    "data": {"path": ["data/corpus.txt", "data/many"], "eval_path": "data/eval.txt"},
+    "data": {"path": "data/corpus.txt", "eval_path": "data/eval.txt"},
     "offload": {"disk_path": "spill"}, "notes": "",
 }  # fmt: skip
 SWAPPED = {
     "models/tiny": "models/tiny", "models/tiny/config.json": "config.json", "data/corpus.txt": "corpus.txt",
-    "data/many": "data", "data/eval.txt": "eval.txt", "spill": "data",
+    "data/eval.txt": "eval.txt", "spill": "data",
 }  # fmt: skip
 """A path that was checked, and what a link in its place leads to."""
 

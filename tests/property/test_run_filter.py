@@ -1,5 +1,6 @@
 """Filters: what is written is read again, nothing breaks the reader, and the database finds what a plain loop finds."""
 
+import base64
 import json
 import string
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ from horizon_app.contracts.run_state import RunState
 from horizon_app.control.lifecycle import change_state
 from horizon_app.store import filter_sql
 from horizon_app.store.database import Database
+from horizon_app.store.run_list import RunFilter, list_runs
 from horizon_app.store.runs import update_run
 from horizon_app.store.tables import RunTable
 from tests.support.stores import add_run, open_store
@@ -58,6 +60,10 @@ SPEC_FIELDS = (
 OPERATORS = ("<", "<=", ">", ">=", "=", "!=")
 DAYS = [date(2026, 11, 28), date(2026, 11, 29), date(2026, 11, 30)]
 MOMENTS = [NOW - timedelta(hours=hours) for hours in (0, 1, 12, 24, 36)]
+FROM_THE_TOP = base64.urlsafe_b64encode(
+    json.dumps(["created_at", "9000-01-01T00:00:00+00:00", "", NOW.isoformat()]).encode()
+).decode()
+"""A cursor before the youngest run, which has the list asked at `NOW`."""
 
 
 @st.composite
@@ -265,11 +271,18 @@ def stored(database: Database, number: int) -> tuple[str, Stored]:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(filters)
-def test_filter_in_the_database_finds_what_a_plain_loop_finds(
+def test_filter_in_the_database_and_its_page_and_counts_are_what_a_plain_loop_finds(
     history: tuple[Database, dict[str, Stored]], filter_: Filter
 ) -> None:
     database, runs = history
     with database.read() as tx:
         where = filter_sql.condition(filter_, dialect=tx.dialect.name, now=NOW)
         found = set(tx.execute(select(RunTable.id).where(where)).scalars())
-    assert found == {run_id for run_id, run in runs.items() if holds_true(run, filter_)}
+        page = list_runs(tx, RunFilter(matching=filter_), limit=50, cursor=FROM_THE_TOP)
+    expected = {run_id for run_id, run in runs.items() if holds_true(run, filter_)}
+    assert found == expected
+    assert [run.id for run in page.runs] == sorted(
+        expected, key=lambda one: (runs[one].times["created"], one), reverse=True
+    )
+    states = [runs[run_id].state for run_id in expected]
+    assert page.counts == {state: states.count(state.value) for state in RunState} and page.total == len(expected)

@@ -18,7 +18,7 @@ runner = CliRunner()
 SURFACE = {
     "": ["--version", "--install-completion", "--show-completion"],
     "serve": ["--host", "--port", "--home", "--open/--no-open", "--example/--no-example"],
-    "doctor": ["--json", "--home"],
+    "doctor": ["run_id", "--apply", "--start", "--json", "--home"],
     "run": ["spec", "--set", "--json", "--resume", "--home"],
     "chat": [
         "run_id", "--checkpoint", "--message/-m", "--system", "--max-new-tokens", "--temperature", "--top-p", "--top-k",

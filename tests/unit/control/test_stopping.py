@@ -1,6 +1,7 @@
 """Stopping: from the queue, twice, and without saving."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,12 @@ import pytest
 from horizon_app.contracts.commands import COMMAND, StopRun
 from horizon_app.contracts.events import StateChanged
 from horizon_app.contracts.run_state import ENDED, RunState
+from horizon_app.control import patience
 from horizon_app.control.errors import RunNotLive
+from horizon_app.control.patience import StopWatch
 from horizon_app.control.workstation import Workstation
 from horizon_app.settings import AppSettings
+from horizon_app.store.runs import get_run
 from tests.support.stores import add_run
 
 
@@ -55,3 +59,19 @@ def test_live_run_stopped_twice_changes_its_state_once_and_may_then_be_discarded
 def test_run_that_has_ended_is_not_stopped(station: Workstation, state: RunState) -> None:
     with pytest.raises(RunNotLive, match=f"{state.value}: there is nothing to stop"):
         station.stop(add_run(station.database, state))
+
+
+def test_patience_with_a_run_does_not_end_because_somebody_sets_the_clock(
+    station: Workstation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = add_run(station.database, RunState.STOPPING)
+    with station.database.read() as tx:
+        run = get_run(tx, run_id)
+    assert run is not None and run.stop_asked_at is not None
+    now = [100.0]
+    watch, asked = StopWatch(clock=lambda: now[0]), run.stop_asked_at
+    monkeypatch.setattr(patience, "_wall", lambda: asked + timedelta(seconds=3))
+    assert watch.waited_s(run) == pytest.approx(3)  # another process has watched it until now
+    monkeypatch.setattr(patience, "_wall", lambda: datetime(2036, 1, 1, tzinfo=UTC))
+    now[0] += 2
+    assert watch.waited_s(run) == pytest.approx(5)
