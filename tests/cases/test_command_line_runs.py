@@ -169,7 +169,7 @@ def test_d08_foreground_run_that_the_kernel_killed_for_memory_exits_1_with_peak_
     done = run_horizon("run", spec, home=home, worker=SCRIPTED)
     assert done.exit_code == 1
     for words in (
-        "why          ", "signal 9 (SIGKILL), probably for memory", "its control group may hold 4,096.0 MiB",
+        "why          ", "signal 9 (SIGKILL), probably for memory", "its control group may hold 4 GiB",
         "3 optimizer steps done", "worker.log",
     ):  # fmt: skip
         assert words in done.stdout
