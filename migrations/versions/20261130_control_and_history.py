@@ -100,7 +100,7 @@ def _queue_what_never_ran() -> None:
 
 
 def _has_card() -> bool:
-    import pynvml
+    import pynvml  # pyright: ignore[reportMissingTypeStubs] # here: only where old runs wait
 
     try:
         pynvml.nvmlInit()
