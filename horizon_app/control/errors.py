@@ -155,6 +155,13 @@ class GeneratorFailed(ControlError):
         super().__init__(f"the model can't answer: {cause}")
 
 
+class ExportBusy(ControlError):
+    """Another model is being written."""
+
+    def __init__(self) -> None:
+        super().__init__("another model is being written; ask again when that has ended")
+
+
 class ExportFailed(ControlError):
     """The model could not be written as asked; the target is as it was."""
 

@@ -14,13 +14,14 @@ from horizon_app.contracts.export import (
     ExportRefused,
 )
 from horizon_app.contracts.problems import SpecRefused
-from horizon_app.control.errors import ExportFailed
+from horizon_app.control.errors import ExportBusy, ExportFailed
 from horizon_app.control.paths import PathRefused, PathRules
 from horizon_app.control.process_log import last_line
 from horizon_app.control.run_models import SavedModel
 
 MODULE = "horizon_app.worker.export"
-_one_at_a_time = threading.Lock()
+_writing = threading.Lock()
+"""Held while a model is written: two at once could need twice the memory of one."""
 
 
 def export_model(
@@ -28,7 +29,8 @@ def export_model(
 ) -> Exported:
     """Write a checkpoint to the folder that `asked` names; `on_stage` hears what is being done.
 
-    Raises SpecRefused for a path that may not be used, ExportFailed for everything else; the folder is then as it was.
+    Raises SpecRefused for a path that may not be used, ExportBusy while another model is written, ExportFailed for
+    everything else; the folder is then as it was.
     """
     try:
         target = rules.resolve_new(asked.path)
@@ -40,8 +42,12 @@ def export_model(
         chat_template=model.chat_template,
         folders=None if rules.roots is None else [str(root) for root in rules.roots],
     )  # fmt: skip
-    with _one_at_a_time:
+    if not _writing.acquire(blocking=False):
+        raise ExportBusy
+    try:
         return _run(order, model.run_dir / "export.log", on_stage)
+    finally:
+        _writing.release()
 
 
 def _run(order: ExportOrder, log_path: Path, on_stage: Callable[[str], None]) -> Exported:

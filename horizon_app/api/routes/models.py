@@ -45,7 +45,7 @@ async def generate(run_id: RunIdPath, body: GenerateBody, request: Request, stat
     return StreamingResponse(_frames(first, events), media_type="text/event-stream", headers=headers)
 
 
-@router.post("/export", status_code=201, responses={422: {"model": Problem}})
+@router.post("/export", status_code=201, responses={409: {"model": Problem}, 422: {"model": Problem}})
 def export(run_id: RunIdPath, body: ExportAsked, station: Station) -> Exported:
     """Write a checkpoint as a model folder, read it back and load it; answers when all that is done."""
     model = saved_model(station.run(run_id), station.settings.runs_dir, body.checkpoint)
