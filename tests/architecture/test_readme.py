@@ -164,7 +164,7 @@ def test_unit_of_the_readme_is_understood_by_systemd(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd is not installed")
     (unit,) = code_blocks(section("## Running it as a service"), "ini")
-    (tmp_path / "horizon.service").write_text(unit.replace("%h/horizon/.venv/bin/horizon", sys.executable))
+    (tmp_path / "horizon.service").write_text(unit.replace("%h/horizon/.venv/bin/horizon", f'"{sys.executable}"'))
     done = subprocess.run(
         ["systemd-analyze", "--user", "verify", str(tmp_path / "horizon.service")],
         capture_output=True, text=True, check=False, env={"XDG_RUNTIME_DIR": str(tmp_path), "PATH": os.environ["PATH"]},
