@@ -104,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure this machine, as ratios.")
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"{', '.join(_GROUPS)}, all; default: {_QUICK}")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each variant; medians are taken over them")
-    parser.add_argument("--steps", type=int, default=3, help="optimizer steps measured in a turn, after one to warm up")
+    parser.add_argument("--steps", type=int, default=3, help="optimizer steps measured in a turn, after two to warm up")
     parser.add_argument("--models", nargs="+", choices=list(SHAPES), help=f"default: {_QUICK_MODELS}")
     parser.add_argument("--disk-folder", type=Path, default=Path(tempfile.gettempdir()), help="on the disk to measure")
     parser.add_argument("--peers-dir", type=Path, default=default_folder(), help="where rivals are installed")
