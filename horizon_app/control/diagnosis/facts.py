@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from horizon_app.contracts.knobs import Knob, KnobRange
 from horizon_app.contracts.run_state import TAKES_KNOBS, Cause, RunState
@@ -22,12 +22,12 @@ class Curve:
     @property
     def finite(self) -> list[float]:
         """The finite values, in order."""
-        return [value for value in self.values if value is not None and math.isfinite(value)]
+        return [value for value in self.values if _is_finite(value)]
 
     @property
     def last(self) -> float | None:
         """The newest finite value."""
-        return next((value for value in reversed(self.values) if value is not None and math.isfinite(value)), None)
+        return next((value for value in reversed(self.values) if _is_finite(value)), None)
 
     @property
     def ends_broken(self) -> bool:
@@ -42,7 +42,7 @@ class Curve:
     def since(self, step: int) -> dict[int, float]:
         """The finite values from a step on, by step."""
         pairs = zip(self.steps, self.values, strict=True)
-        return {at: value for at, value in pairs if at >= step and value is not None and math.isfinite(value)}
+        return {at: value for at, value in pairs if at >= step and _is_finite(value)}
 
 
 _NOTHING = Curve()
@@ -127,5 +127,5 @@ class RunFacts:
         return self.history.get(key, _NOTHING)
 
 
-def _is_finite(value: float | None) -> bool:
+def _is_finite(value: float | None) -> TypeGuard[float]:
     return value is not None and math.isfinite(value)
