@@ -18,10 +18,8 @@ def live_run(tmp_path: Path) -> Iterator[tuple[ServerProcess, str]]:
     """A server without torch, and a run on it whose device is full."""
     with ServerProcess(furnish_home(tmp_path / "home")) as server:
         run_id = server.submit(100_000, step_s=0.05, refused_knobs={"max_gpu_blocks": "the device has no memory for 9"})
-        server.wait_step(run_id, 3)
-        yield server, run_id
-        server.post(f"/runs/{run_id}/stop")
-        server.wait_state(run_id, "stopped")
+        with server.stepping(run_id) as live:
+            yield live
 
 
 def test_knobs_changed_in_the_browser_hold_from_the_step_it_shows(

@@ -19,10 +19,8 @@ def live_run(tmp_path: Path) -> Iterator[tuple[ServerProcess, str]]:
     worker = {"HORIZON_WORKER_MODULE": "tests.support.fake_worker", "HORIZON_FAKE_STEP_S": "0.1"}
     with ServerProcess(furnish_home(tmp_path / "home"), **worker) as server:
         run_id = server.post("/runs", {"spec": scripted_spec(100_000) | {"notes": ""}})["id"]
-        server.wait_step(run_id, 3)
-        yield server, run_id
-        server.post(f"/runs/{run_id}/stop")
-        server.wait_state(run_id, "stopped")
+        with server.stepping(run_id) as live:
+            yield live
 
 
 def checkpoints(server: ServerProcess, run_id: str) -> list[int]:

@@ -7,7 +7,8 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -153,6 +154,14 @@ class ServerProcess:
     def wait_step(self, run_id: str, step: int, deadline_s: float = 20.0) -> None:
         """Wait until a run has done an optimizer step."""
         wait_for(lambda: self.get(f"/runs/{run_id}")["step"] >= step, f"run {run_id} has done step {step}", deadline_s)
+
+    @contextmanager
+    def stepping(self, run_id: str) -> Generator[tuple[Self, str]]:
+        """A run that has done some steps, and is stopped when the context is left."""
+        self.wait_step(run_id, 3)
+        yield self, run_id
+        self.post(f"/runs/{run_id}/stop")
+        self.wait_state(run_id, "stopped")
 
     def all_events(self, run_id: str) -> list[dict[str, Any]]:
         """A run's whole stream from the database."""
