@@ -13,4 +13,4 @@ def test_runs_survive_kills_of_server_and_workers_with_every_step_and_frame_once
     """`python -m tests.bench chaos` does the same a hundred times."""
     found = survive(tmp_path, kills=6, seed=3)
     assert found.server_kills and found.worker_kills
-    assert found.resumed >= 1 and found.reconnections >= 2
+    assert found.resumed >= found.worker_kills and found.reconnections >= 2

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import os
 import random
 import signal
 import socket
@@ -119,17 +118,16 @@ class _Havoc:
         self.gallery.watch(run_id, lambda after: f"{base}{after}")
 
     def kill_something(self) -> None:
-        """A worker that lives, or the server, which is started again at once."""
+        """A worker in the middle of its run, or the server, which is started again at once."""
         kind = self._chance.choice(["server", "worker"])
-        if kind == "worker":
-            wait_until(self._workers_at_last, "a worker lives", 60)
-        time.sleep(self._chance.uniform(0.0, 1.0))
         if kind == "server":
+            self._wait_a_little()
             self.server.end(signal.SIGKILL)
             self.server.start()
         else:
-            for pid in self._workers():
-                os.kill(pid, signal.SIGKILL)
+            while not self._kill_workers():
+                wait_until(self._workers_at_last, "a worker lives", 60)
+                self._wait_a_little()
         self.killed[kind] += 1
         self._say(f"kill {sum(self.killed.values())}: {kind}")
 
@@ -148,8 +146,7 @@ class _Havoc:
     def check(self) -> None:
         """Every step of every journal once in the history, every text frame once and in order at every client."""
         for run_id in self.runs:
-            journal = (self.server.home / "runs" / run_id / "journal.jsonl").read_bytes()
-            written = [EVENT.validate_json(line).model_dump(mode="json") for line in journal.splitlines()]
+            written = [EVENT.validate_json(line).model_dump(mode="json") for line in self._journal(run_id)]
             kept = [
                 {key: value for key, value in event.items() if key != "seq"}
                 for event in _all_events(self.server, run_id) if event.get("who", "worker") == "worker"
@@ -168,20 +165,41 @@ class _Havoc:
         if self.go_on():
             self.submit()
 
-    def _workers_at_last(self) -> list[int]:
+    def _wait_a_little(self) -> None:
+        time.sleep(self._chance.uniform(0.0, 1.0))
+
+    def _kill_workers(self) -> bool:
+        """Whether one had not yet written that its run is finished: a run that short ends before many a kill."""
+        killed = self._workers()
+        for process in killed.values():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+            wait_until(lambda one=process: _is_gone(one), "the worker is gone", 20)
+        return any(not self._has_finished(run_id) for run_id in killed)
+
+    def _has_finished(self, run_id: str) -> bool:
+        events = [EVENT.validate_json(line) for line in self._journal(run_id)[-1:]]
+        return any(event.type == "state" and event.state == "finished" for event in events)
+
+    def _journal(self, run_id: str) -> list[bytes]:
+        """Its whole lines; a kill may have cut the last one off."""
+        path = self.server.home / "runs" / run_id / "journal.jsonl"
+        return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+
+    def _workers_at_last(self) -> dict[str, psutil.Process]:
         found = self._workers()
         if not found:
             self.keep_busy()
         return found
 
-    def _workers(self) -> list[int]:
-        found: list[int] = []
+    def _workers(self) -> dict[str, psutil.Process]:
+        found: dict[str, psutil.Process] = {}
         for run_id in self.runs:
             with contextlib.suppress(OSError, ValueError, psutil.NoSuchProcess):
                 known = json.loads((self.server.home / "runs" / run_id / "worker.json").read_bytes())
                 process = psutil.Process(known["pid"])
-                if abs(process.create_time() - known["start_time"]) < 1 and process.status() != "zombie":
-                    found.append(process.pid)
+                if abs(process.create_time() - known["start_time"]) < 1 and not _is_gone(process):
+                    found[run_id] = process
         return found
 
 
@@ -222,6 +240,14 @@ def _all_events(server: ServerProcess, run_id: str) -> list[dict[str, Any]]:
         if not page:
             return found
         found += page
+
+
+def _is_gone(process: psutil.Process) -> bool:
+    """A zombie is: who reaps it, and when, depends on the machine."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _free_port() -> int:
