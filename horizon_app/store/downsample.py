@@ -4,7 +4,7 @@ Buckets are fixed: of a width that is a power of two, and each begins at a multi
 worked out from what narrower buckets have kept (`Extremes`), and the answer is the same as from the points themselves.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -31,6 +31,11 @@ class Points:
         """Those from step `first` to step `last`, both included."""
         part = slice(np.searchsorted(self.steps, first), np.searchsorted(self.steps, last, side="right"))
         return Points(steps=self.steps[part], values=self.values[part])
+
+    def in_order(self) -> "Points":
+        """The same by rising steps."""
+        order = np.argsort(self.steps, kind="stable")
+        return Points(steps=self.steps[order], values=self.values[order])
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> "Points":
         """Those that are chosen."""
@@ -60,6 +65,11 @@ class Extremes:
         rows = list(parts)
         return cls(**{f.name: np.concatenate([getattr(row, f.name) for row in rows]) for f in fields(cls)})
 
+    def in_order(self) -> Self:
+        """The same by rising steps."""
+        order = np.argsort(self.last_at, kind="stable")
+        return type(self)(**{f.name: getattr(self, f.name)[order] for f in fields(self)})
+
     def widen(self, width: int) -> "Extremes":
         """The same for buckets of `width` steps, of which each of these lies within one."""
         bucket = self.last_at // width
@@ -80,6 +90,42 @@ class Extremes:
         steps = np.take_along_axis(steps, order, axis=1).ravel()
         values = np.take_along_axis(np.stack([self.low, self.high, self.last], axis=1), order, axis=1).ravel()
         return Points(steps=steps, values=values).where(_changes(steps))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """Several metrics end to end, as if they were one: to thin them in one go takes as long as to thin one of them.
+
+    Each has whole buckets to itself, so that none reaches into the next.
+    """
+
+    keys: Sequence[str]
+    begin: int
+    """The step at which the first bucket of each begins."""
+    span: int
+    """Steps that each takes up: as many buckets for all."""
+
+    @classmethod
+    def of(cls, keys: Sequence[str], first: int, last: int, width: int) -> Self:
+        """For metrics with points from step `first` to `last` at most, in buckets of `width`."""
+        begin = first // width * width
+        return cls(keys=keys, begin=begin, span=(last // width + 1) * width - begin)
+
+    def shifts(self) -> dict[str, int]:
+        """How far behind its step a point of each metric lies on the line."""
+        return {key: number * self.span - self.begin for number, key in enumerate(self.keys)}
+
+    def lay(self, parts: Mapping[str, Points]) -> Points:
+        """Points of each metric, put on the line."""
+        shifts = self.shifts()
+        laid = [Points(steps=parts[key].steps + shifts[key], values=parts[key].values) for key in self.keys]
+        return Points.join(laid)
+
+    def take_up(self, points: Points) -> dict[str, Points]:
+        """What of points on the line is whose, at the steps where it was."""
+        ends = np.searchsorted(points.steps, np.arange(1, len(self.keys)) * self.span)
+        parts = zip(self.shifts().items(), np.split(points.steps, ends), np.split(points.values, ends), strict=True)
+        return {key: Points(steps=steps - shift, values=values) for (key, shift), steps, values in parts}
 
 
 def bucket_width(first: int, last: int, max_points: int) -> int:

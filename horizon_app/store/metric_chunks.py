@@ -9,7 +9,7 @@ rows, so that recording hardly notices; a reader takes whole chunks and the last
 What holds at the end of every transaction: each point before the end of a metric's last chunk is in a chunk.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from sqlalchemy import ColumnElement, bindparam, delete, insert, select
 
 from horizon_app.store.database import Transaction
-from horizon_app.store.downsample import Extremes, Points, Steps, first_of_each
+from horizon_app.store.downsample import Extremes, Line, Points, Steps, first_of_each
 from horizon_app.store.tables import MetricChunkTable, MetricExtremesTable, MetricTable
 
 CHUNK_STEPS = 512
@@ -28,6 +28,7 @@ FINE_STEPS = 32
 _NOTHING = Points(steps=np.empty(0, np.int64), values=np.empty(0))
 _NOT_FINITE = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
 _POINT = np.dtype([("at", "<u2"), ("value", "<f8")])
+POINT_BYTES = _POINT.itemsize
 _FINE = np.dtype([
     ("low_at", "<u2"), ("high_at", "<u2"), ("last_at", "<u2"), ("low", "<f8"), ("high", "<f8"), ("last", "<f8"),
 ])  # fmt: skip
@@ -110,54 +111,59 @@ class Metrics:
         parts = {key: [_NOTHING] for key in self.keys}
         if first < min(self.packed_until, last + 1):
             end = min(last, self.packed_until - 1)
-            for key, blobs in self._chunks(_POINTS_OF, first // CHUNK_STEPS, end // CHUNK_STEPS).items():
-                parts[key].append(_unpacked(blobs).between(first, last))
+            rows = self._rows(_POINTS_OF, first // CHUNK_STEPS, end // CHUNK_STEPS)
+            for key, chunks in groupby(rows, itemgetter(0)):
+                parts[key].append(_unpacked(chunks).between(first, last))
         if last >= max(self.packed_until, first):
-            rows = _row_points(self.tx, self.run_id, self.keys, max(first, self.packed_until), last)
-            for key, points in rows.items():
+            found = _row_points(self.tx, self.run_id, self.keys, max(first, self.packed_until), last)
+            for key, points in found.items():
                 parts[key].append(points)
-        return {key: Points.join(found) for key, found in parts.items()}
+        return {key: Points.join(joined) for key, joined in parts.items()}
 
-    def extremes(self, first: int, last: int) -> dict[str, tuple[Extremes, Points]]:
+    def extremes(self, first: int, last: int, line: Line) -> tuple[Extremes, Points]:
         """What is needed of the steps from `first` to `last` to know the extremes of buckets of `FINE_STEPS` and more.
 
-        Of each, those of the finite points, and the first one that is not finite of each `FINE_STEPS` steps.
+        On a line, those of the finite points, and the first one that is not finite of each `FINE_STEPS` steps.
         """
         begin = -(-first // CHUNK_STEPS)
         end = min(last + 1, self.packed_until) // CHUNK_STEPS
         if begin >= end:
-            return {key: _split(points) for key, points in self.points(first, last).items()}
-        heads, tails = self.points(first, begin * CHUNK_STEPS - 1), self.points(end * CHUNK_STEPS, last)
-        chunks = self._chunks(_EXTREMES_OF, begin, end - 1)
-        return {key: _joined(heads[key], chunks.get(key, []), tails[key]) for key in self.keys}
+            return _split(line.lay(self.points(first, last)))
+        head, tail = self.points(first, begin * CHUNK_STEPS - 1), self.points(end * CHUNK_STEPS, last)
+        around, odd_around = _split(Points.join([line.lay(head), line.lay(tail)]))
+        packed, odd_packed = self._packed_extremes(begin, end - 1, line.shifts())
+        return Extremes.join([around, packed]).in_order(), Points.join([odd_around, odd_packed]).in_order()
 
-    def _chunks(self, query: Any, first: int, last: int) -> dict[str, list[Any]]:
+    def _packed_extremes(self, first: int, last: int, shifts: Mapping[str, int]) -> tuple[Extremes, Points]:
+        rows = self._rows(_EXTREMES_OF, first, last)
+        begins = [chunk * CHUNK_STEPS + shifts[key] for key, chunk, _, _ in rows]
+        fine, fine_begins = _joined([row[2] for row in rows], begins, _FINE)
+        odd, odd_begins = _joined([row[3] for row in rows], begins, _POINT)
+        extremes = Extremes(
+            low_at=fine["low_at"] + fine_begins, low=fine["low"],
+            high_at=fine["high_at"] + fine_begins, high=fine["high"],
+            last_at=fine["last_at"] + fine_begins, last=fine["last"],
+        )  # fmt: skip
+        return extremes, Points(steps=odd["at"] + odd_begins, values=odd["value"])
+
+    def _rows(self, query: Any, first: int, last: int) -> list[Any]:
         which = {"run": self.run_id, "metrics": self.keys, "first": first, "last": last}
-        return _by_key(cast(Any, self.tx.execute(query, which)).cursor.fetchall())
+        return cast(Any, self.tx.execute(query, which)).cursor.fetchall()
 
 
 def _row_points(tx: Transaction, run_id: str, keys: Sequence[str], first: int, last: int) -> dict[str, Points]:
     # The driver's own tuples: SQLAlchemy's rows take three times as long.
     found: Any = tx.execute(_ROWS, {"run": run_id, "metrics": keys, "first": first, "last": last})
-    return {key: _points(rows) for key, rows in _by_key(found.cursor.fetchall()).items()}
+    return {key: _points([*rows]) for key, rows in groupby(found.cursor.fetchall(), itemgetter(0))}
 
 
-def _by_key(rows: list[Any]) -> dict[str, list[Any]]:
-    """What follows the key in each row, which come key by key."""
-    return {key: [row[1:] for row in group] for key, group in groupby(rows, itemgetter(0))}
-
-
-def _points(rows: list[tuple[int, float | None, str | None]]) -> Points:
-    steps = np.fromiter((row[0] for row in rows), np.int64, len(rows))
-    values = (_NOT_FINITE[flag or "nan"] if value is None else value for _, value, flag in rows)
-    return Points(steps=steps, values=np.fromiter(values, np.float64, len(rows)))
-
-
-def _joined(head: Points, chunks: list[tuple[int, bytes, bytes]], tail: Points) -> tuple[Extremes, Points]:
-    (first, odd_first), (last, odd_last) = _split(head), _split(tail)
-    fine = _unpacked_fine([chunk[:2] for chunk in chunks])
-    odd = _unpacked([(chunk, blob) for chunk, _, blob in chunks if blob])
-    return Extremes.join([first, fine, last]), Points.join([odd_first, odd, odd_last])
+def _points(rows: list[tuple[str, int, float | None, str | None]]) -> Points:
+    _, steps, values, flags = zip(*rows, strict=True)
+    measured = np.array(values, np.float64)  # NaN for what is null
+    for place, flag in enumerate(flags) if any(flags) else ():
+        if flag is not None:
+            measured[place] = _NOT_FINITE[flag]
+    return Points(steps=np.array(steps, np.int64), values=measured)
 
 
 def _split(points: Points) -> tuple[Extremes, Points]:
@@ -171,21 +177,13 @@ def _packed(points: Points, begin: int) -> bytes:
     return rows.tobytes()
 
 
-def _unpacked(blobs: Sequence[tuple[int, bytes]]) -> Points:
-    rows, begins = _rows(blobs, _POINT)
-    return Points(steps=rows["at"] + begins, values=rows["value"])
+def _unpacked(rows: Iterable[tuple[str, int, bytes]]) -> Points:
+    parts = [*rows]
+    found, begins = _joined([row[2] for row in parts], [row[1] * CHUNK_STEPS for row in parts], _POINT)
+    return Points(steps=found["at"] + begins, values=found["value"])
 
 
-def _unpacked_fine(blobs: Sequence[tuple[int, bytes]]) -> Extremes:
-    rows, begins = _rows(blobs, _FINE)
-    return Extremes(
-        low_at=rows["low_at"] + begins, low=rows["low"], high_at=rows["high_at"] + begins, high=rows["high"],
-        last_at=rows["last_at"] + begins, last=rows["last"],
-    )  # fmt: skip
-
-
-def _rows(blobs: Sequence[tuple[int, bytes]], kind: np.dtype[Any]) -> tuple[npt.NDArray[Any], Steps]:
-    """The rows of all blobs, and for each the step at which its chunk begins."""
-    sizes = [len(blob) // kind.itemsize for _, blob in blobs]
-    begins = np.fromiter((chunk * CHUNK_STEPS for chunk, _ in blobs), np.int64, len(blobs))
-    return np.frombuffer(b"".join(blob for _, blob in blobs), kind), np.repeat(begins, sizes)
+def _joined(blobs: Sequence[bytes], begins: Sequence[int], kind: np.dtype[Any]) -> tuple[npt.NDArray[Any], Steps]:
+    """What all blobs hold, and of each of it the step at which its blob begins."""
+    sizes = [len(blob) // kind.itemsize for blob in blobs]
+    return np.frombuffer(b"".join(blobs), kind), np.repeat(np.array(begins, np.int64), sizes)

@@ -6,13 +6,20 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
-from sqlalchemy import bindparam, delete, func, select
+from sqlalchemy import BigInteger, bindparam, case, delete, exists, func, select, true
 from sqlalchemy.dialects import postgresql, sqlite
 
 from horizon_app.contracts.events import MetricsRecorded
 from horizon_app.store.database import Transaction
-from horizon_app.store.downsample import Extremes, Points, bucket_width, first_of_each, thin
-from horizon_app.store.metric_chunks import CHUNK_STEPS, FINE_STEPS, Metrics, pack_chunks, unpack_steps_behind
+from horizon_app.store.downsample import Line, Points, bucket_width, first_of_each, thin
+from horizon_app.store.metric_chunks import (
+    CHUNK_STEPS,
+    FINE_STEPS,
+    POINT_BYTES,
+    Metrics,
+    pack_chunks,
+    unpack_steps_behind,
+)
 from horizon_app.store.tables import MetricChunkTable, MetricTable
 
 _T, _C = MetricTable, MetricChunkTable
@@ -44,14 +51,21 @@ def _packed_until_query() -> Any:
 
 
 def _extents_query() -> Any:
-    """Each with its first and last step between two steps, and the one behind `most` others where there are so many."""
+    """Each with its first and last step between two steps, and whether there are more than `most` there."""
     found = _packed_until_query().cte("found")
-    within = (_T.run_id == _RUN, _T.key == found.c.key, _T.step.between(bindparam("first"), bindparam("last")))
+    first, last = bindparam("first", type_=BigInteger), bindparam("last", type_=BigInteger)
+    within = (_T.run_id == _RUN, _T.key == found.c.key, _T.step.between(first, last))
+    # Where some chunks hold so many by their size, no points have to be counted one by one.
+    inside = _C.chunk.between(bindparam("first_chunk"), bindparam("last_chunk"))
+    some = select(_C.points).where(_C.run_id == _RUN, _C.key == found.c.key, inside).limit(bindparam("some")).subquery()
+    packed = select(func.sum(func.length(some.c.points)) / POINT_BYTES).scalar_subquery()
+    most = bindparam("most", type_=BigInteger)
+    behind = select(_T.step).where(*within).order_by(_T.step).offset(most).limit(1)
     return select(
         found.c.key, found.c.chunk,
         select(func.min(_T.step)).where(*within).scalar_subquery(),
         select(func.max(_T.step)).where(*within).scalar_subquery(),
-        select(_T.step).where(*within).order_by(_T.step).offset(bindparam("most")).limit(1).scalar_subquery(),
+        case((packed > most, true()), else_=exists(behind)),
     ).where(found.c.key.in_(bindparam("metrics", expanding=True)))  # fmt: skip
 
 
@@ -136,12 +150,15 @@ def series(
 ) -> Mapping[str, StoredSeries]:
     """Each of these metrics between two steps (both included): all points, or thinned to `max_points` where more."""
     begin, end = (_ANY_STEP[0] if first is None else first), (_ANY_STEP[1] if last is None else last)
-    asked = {"run": run_id, "metrics": keys, "first": begin, "last": end, "most": max_points}
+    asked = {
+        "run": run_id, "metrics": keys, "first": begin, "last": end, "most": max_points,
+        "first_chunk": -(-begin // CHUNK_STEPS), "last_chunk": (end + 1) // CHUNK_STEPS - 1,
+        "some": max_points // CHUNK_STEPS + 2,
+    }  # fmt: skip
     alike: dict[_Extent, list[str]] = {}
-    for key, chunk, *extent in cast(Any, tx.execute(_EXTENTS, asked)):
-        low, high, too_many = extent
+    for key, chunk, low, high, too_many in cast(Any, tx.execute(_EXTENTS, asked)):
         if low is not None:
-            alike.setdefault(_Extent(_end_of(chunk), low, high, too_many is not None), []).append(key)
+            alike.setdefault(_Extent(_end_of(chunk), low, high, bool(too_many)), []).append(key)
     found = dict.fromkeys(keys, StoredSeries(steps=[], values=[], nonfinite=[]))
     for extent, those in alike.items():
         several = max(1, _POINTS_A_READ // (extent.high - extent.low + 1))
@@ -166,14 +183,11 @@ def _series(metrics: Metrics, extent: _Extent, first: int, max_points: int) -> d
     if not extent.too_many or width < FINE_STEPS:
         found = metrics.points(extent.low, extent.high)
         return {key: series_of(points, max_points) for key, points in found.items()}
+    line = Line.of(metrics.keys, extent.low, extent.high, width)
     # From where it was asked for, so that a chunk that begins before the first point counts as a whole one.
-    coarse = metrics.extremes(first, extent.high)
-    return {key: _thinned(extremes, odd, width) for key, (extremes, odd) in coarse.items()}
-
-
-def _thinned(extremes: Extremes, odd: Points, width: int) -> StoredSeries:
-    points = extremes.widen(width).points()
-    return _answer(points.steps.tolist(), points.values.tolist(), first_of_each(odd, width))
+    extremes, odd = metrics.extremes(first, extent.high, line)
+    points, odd = line.take_up(extremes.widen(width).points()), line.take_up(first_of_each(odd, width))
+    return {key: _answer(points[key].steps.tolist(), points[key].values.tolist(), odd[key]) for key in metrics.keys}
 
 
 def series_of(points: Points, max_points: int) -> StoredSeries:

@@ -19,6 +19,7 @@ from horizon_app.store.sql_functions import json_number
 from horizon_app.store.tables import RunMetricTable, RunTable, RunTagTable, SpecValueTable
 
 _TAG, _VALUE, _METRIC = RunTagTable, SpecValueTable, RunMetricTable
+_ROW = aliased(RunTable)  # once: naming a run's columns anew takes longer than looking a page's metrics up
 spec_text, spec_number = _VALUE.text, _VALUE.number
 """Of a value of a spec: its text, lists as JSON; and the number that it is, or the bytes of a size."""
 
@@ -64,10 +65,9 @@ def has_value(key: str, *conditions: ColumnElement[bool]) -> ColumnElement[bool]
 
 def last_metric(dialect: str, key: str) -> ColumnElement[float | None]:
     """Last value of a metric; null where there is none or it was not finite."""
-    row = aliased(RunTable)
     listed = select(_METRIC.value).where(_METRIC.key == key, _METRIC.run_id == RunTable.id)
     # By its id: named in the scan itself, the column would have the whole row of every run read.
-    in_row = select(json_number(dialect, row.metrics, key)).where(row.id == RunTable.id)
+    in_row = select(json_number(dialect, _ROW.metrics, key)).where(_ROW.id == RunTable.id)
     return case((RunTable.metrics_listed, listed.scalar_subquery()), else_=in_row.scalar_subquery())
 
 
