@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from sqlalchemy import BigInteger, bindparam, case, delete, exists, func, select, true
-from sqlalchemy.dialects import postgresql, sqlite
 
 from horizon_app.contracts.events import MetricsRecorded
 from horizon_app.store.database import Transaction
@@ -28,12 +27,12 @@ _ANY_STEP = (0, 2**63 - 1)
 _POINTS_A_READ = 1 << 20
 """At most so many points of several metrics are in memory at once: 26 MB of them."""
 _RUN: Any = cast(Any, bindparam)("run")
-
-
-def _upsert(make: Any) -> Any:
-    statement = make(_T)
-    new = {"value": statement.excluded.value, "nonfinite": statement.excluded.nonfinite}
-    return statement.on_conflict_do_update(index_elements=["run_id", "key", "step"], set_=new)
+_UPSERT = (
+    "INSERT INTO metrics (run_id, key, step, value, nonfinite) VALUES (?, ?, ?, ?, ?) ON CONFLICT (run_id, key, step) "
+    "DO UPDATE SET value = excluded.value, nonfinite = excluded.nonfinite"
+)
+_UPSERTS = {"sqlite": _UPSERT, "postgresql": _UPSERT.replace("?", "%s")}
+"""In the driver's words: to look at the values of thousands of points one by one takes longer than to store them."""
 
 
 def _each_key() -> Any:
@@ -70,7 +69,6 @@ def _extents_query() -> Any:
 
 
 # Built once: to build a statement takes longer than to carry it out.
-_UPSERTS = {"sqlite": _upsert(sqlite.insert), "postgresql": _upsert(postgresql.insert)}
 _PACKED_UNTIL = _packed_until_query()
 _EXTENTS = _extents_query()
 
@@ -95,15 +93,13 @@ class StoredSeries:
 def record_metrics(tx: Transaction, run_id: str, events: Sequence[MetricsRecorded]) -> None:
     """Set the values of these steps; a step that was recorded before (in an earlier attempt) is replaced."""
     rows = {
-        (key, event.step): {
-            "run_id": run_id, "key": key, "step": event.step, "value": value, "nonfinite": event.nonfinite.get(key),
-        }
+        (key, event.step): (run_id, key, event.step, value, event.nonfinite.get(key))
         for event in events
         for key, value in event.values.items()
-    }  # fmt: skip
+    }
     if not rows:
         return
-    tx.execute(_UPSERTS[tx.dialect.name], list(rows.values()))
+    tx.exec_driver_sql(_UPSERTS[tx.dialect.name], list(rows.values()))
     _pack(tx, run_id, list(rows))
 
 
