@@ -23,6 +23,7 @@ from horizon_app.contracts.run_filter import (
 )
 from horizon_app.contracts.run_state import LIVE
 from horizon_app.store import run_texts, run_values
+from horizon_app.store.run_values import LastMetrics
 from horizon_app.store.sql_functions import seconds_between
 from horizon_app.store.tables import RunTable, UtcTime
 
@@ -35,8 +36,9 @@ KEPT: dict[str, Any] = {"train/loss": _T.loss, "eval/loss": _T.eval_loss}
 TIMES: dict[str, Any] = {"created": _T.created_at, "started": _T.started_at, "ended": _T.ended_at}
 
 
-def condition(filter_: Filter, *, dialect: str, now: datetime) -> ColumnElement[bool]:
-    """A condition that is true or false of every run, never null."""
+def condition(filter_: Filter, *, metrics: LastMetrics, now: datetime) -> ColumnElement[bool]:
+    """A condition that is true or false of every run, never null; the metrics it asks for have to be joined."""
+    dialect = metrics.dialect
 
     def compiled(term: Filter, *, of_texts: bool = False) -> ColumnElement[bool]:
         """`of_texts`: as a condition on the row of a run's texts, since nothing but texts is asked for."""
@@ -54,7 +56,7 @@ def condition(filter_: Filter, *, dialect: str, now: datetime) -> ColumnElement[
             case Comparison(field, _, value) if of_texts:
                 return run_texts.equals(str(value), field)
             case Comparison():
-                return _compared(dialect, term, now)
+                return _compared(metrics, term, now)
             case Not(inner):
                 return not_(compiled(inner, of_texts=of_texts))
             case AllOf(terms):
@@ -65,14 +67,9 @@ def condition(filter_: Filter, *, dialect: str, now: datetime) -> ColumnElement[
     return compiled(filter_)
 
 
-def takes_long(filter_: Filter) -> bool:
-    """Whether it is better to look once and keep what was found than to look twice: for texts, and in metrics' rows."""
-    return any(
-        isinstance(leaf, Words)
-        or field_kind(leaf.field) is FieldKind.TEXT
-        or (field_kind(leaf.field) is FieldKind.METRIC and leaf.field not in KEPT)
-        for leaf in _leaves(filter_)
-    )
+def reads_texts(filter_: Filter) -> bool:
+    """Whether texts are asked for, which are long."""
+    return any(isinstance(leaf, Words) or field_kind(leaf.field) is FieldKind.TEXT for leaf in _leaves(filter_))
 
 
 def _leaves(term: Filter) -> Iterator[Words | Holds | Comparison]:
@@ -105,12 +102,12 @@ def duration(dialect: str, now: datetime) -> ColumnElement[float | None]:
     return case((_T.started_at.is_not(None), _T.ran_s + this_life))
 
 
-def metric(dialect: str, key: str) -> ColumnElement[float | None]:
+def metric(metrics: LastMetrics, key: str) -> ColumnElement[float | None]:
     """Last value of a metric; null where there is none or it was not finite."""
-    return KEPT[key] if key in KEPT else run_values.last_metric(dialect, key)
+    return KEPT[key] if key in KEPT else metrics.value(key)
 
 
-def _compared(dialect: str, term: Comparison, now: datetime) -> ColumnElement[bool]:
+def _compared(metrics: LastMetrics, term: Comparison, now: datetime) -> ColumnElement[bool]:
     kind, value = field_kind(term.field), term.value
     if kind is FieldKind.TAG:
         return run_values.has_tag(str(value))
@@ -119,11 +116,11 @@ def _compared(dialect: str, term: Comparison, now: datetime) -> ColumnElement[bo
     if kind is FieldKind.TIME:
         return _timed(TIMES[term.field], term.operator, value, now)
     if kind is FieldKind.DURATION:
-        return _ordered(duration(dialect, now), term.operator, value)
+        return _ordered(duration(metrics.dialect, now), term.operator, value)
     if kind is FieldKind.NUMBER:
         return _ordered(cast(NUMBERS[term.field], Float), term.operator, value)
     if kind is FieldKind.METRIC:
-        return _ordered(metric(dialect, term.field), term.operator, value)
+        return _ordered(metric(metrics, term.field), term.operator, value)
     return _of_spec(term.field, term.operator, value)
 
 

@@ -14,6 +14,7 @@ from horizon_app.contracts.run_filter import METRIC_KEY, Filter
 from horizon_app.contracts.run_state import RunState
 from horizon_app.store import filter_sql, run_values
 from horizon_app.store.database import Transaction
+from horizon_app.store.run_values import LastMetrics
 from horizon_app.store.runs import StoredRun, get_runs
 from horizon_app.store.tables import RunTable
 
@@ -76,8 +77,9 @@ def list_runs(tx: Transaction, which: RunFilter, *, limit: int, cursor: str | No
     """One page of the runs that match. Raises BadCursor."""
     after = None if cursor is None else _decode(cursor, which.sort)
     now = (after and after.asked_at) or datetime.now(UTC)
-    key, like = _sorting(tx, which.sort, now)
-    found = _found(tx, which, key, now)
+    metrics = LastMetrics(tx.dialect.name)
+    key, like = _sorting(metrics, which.sort, now)
+    found = _found(metrics, which, key, now)
     place, run_id = found.c.sort_key, found.c.id
     page = select(run_id, place).order_by(*_order(place, run_id, which)).limit(limit + 1)
     if which.states:
@@ -95,13 +97,15 @@ def list_runs(tx: Transaction, which: RunFilter, *, limit: int, cursor: str | No
     return StoredPage(runs=ordered, next_cursor=next_cursor, total=total, counts=counts)
 
 
-def _found(tx: Transaction, which: RunFilter, key: Any, now: datetime) -> CTE:
+def _found(metrics: LastMetrics, which: RunFilter, key: Any, now: datetime) -> CTE:
     """The runs that match, in any state, by what pages and counts need of them.
 
     Each walks along an index of its own, but what takes long to find is found once for both.
     """
-    found = select(_T.id, _T.state, key.label("sort_key")).where(*_conditions(tx, which, now)).cte("found")
-    once = which.matching is not None and filter_sql.takes_long(which.matching)
+    matching = _conditions(metrics, which, now)  # before the join: what they ask for is joined
+    runs = select(_T.id, _T.state, key.label("sort_key")).select_from(_T)
+    found = metrics.join(runs).where(*matching).cte("found")
+    once = bool(metrics) or (which.matching is not None and filter_sql.reads_texts(which.matching))
     return found.prefix_with("MATERIALIZED" if once else "NOT MATERIALIZED")
 
 
@@ -127,24 +131,21 @@ def _order(key: Any, run_id: Any, which: RunFilter) -> tuple[Any, Any]:
     return (key.desc(), run_id.desc()) if which.descending else (key, run_id)
 
 
-def _sorting(tx: Transaction, sort: str, now: datetime) -> tuple[Any, Any]:
+def _sorting(metrics: LastMetrics, sort: str, now: datetime) -> tuple[Any, Any]:
     if sort in _SORTS:
         return _SORTS[sort]
-    if sort == "duration":
-        found = filter_sql.duration(tx.dialect.name, now)
-    else:
-        found = filter_sql.metric(tx.dialect.name, sort)
+    found = filter_sql.duration(metrics.dialect, now) if sort == "duration" else filter_sql.metric(metrics, sort)
     return func.coalesce(found, _LOWEST), _LOWEST
 
 
-def _conditions(tx: Transaction, which: RunFilter, now: datetime) -> list[ColumnElement[bool]]:
+def _conditions(metrics: LastMetrics, which: RunFilter, now: datetime) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if which.archived is not None:
         found.append(_T.archived_at.is_not(None) if which.archived else _T.archived_at.is_(None))
     if which.tag is not None:
         found.append(run_values.has_tag(which.tag))
     if which.matching is not None:
-        found.append(filter_sql.condition(which.matching, dialect=tx.dialect.name, now=now))
+        found.append(filter_sql.condition(which.matching, metrics=metrics, now=now))
     return found
 
 

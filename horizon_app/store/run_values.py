@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import ColumnElement, bindparam, case, delete, insert, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, delete, insert, select
 from sqlalchemy.orm import aliased
 
 from horizon_app.contracts.run_filter import FieldKind, spec_keys
@@ -63,12 +63,32 @@ def has_value(key: str, *conditions: ColumnElement[bool]) -> ColumnElement[bool]
     return RunTable.id.in_(select(_VALUE.run_id).where(_VALUE.key == key, *conditions))
 
 
-def last_metric(dialect: str, key: str) -> ColumnElement[float | None]:
-    """Last value of a metric; null where there is none or it was not finite."""
-    listed = select(_METRIC.value).where(_METRIC.key == key, _METRIC.run_id == RunTable.id)
-    # By its id: named in the scan itself, the column would have the whole row of every run read.
-    in_row = select(json_number(dialect, _ROW.metrics, key)).where(_ROW.id == RunTable.id)
-    return case((RunTable.metrics_listed, listed.scalar_subquery()), else_=in_row.scalar_subquery())
+class LastMetrics:
+    """Last values of metrics beside each run: joined once a metric, however often it is asked for.
+
+    As a join, and not as a look into the index a run, so that PostgreSQL may read all values of a metric in one go.
+    """
+
+    def __init__(self, dialect: str) -> None:
+        self.dialect = dialect
+        self._listed: dict[str, Any] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any was asked for."""
+        return bool(self._listed)
+
+    def value(self, key: str) -> ColumnElement[float | None]:
+        """Last value of a metric; null where there is none or it was not finite."""
+        listed = self._listed.setdefault(key, aliased(_METRIC))
+        # By its id: named in the scan itself, the column would have the whole row of every run read.
+        in_row = select(json_number(self.dialect, _ROW.metrics, key)).where(_ROW.id == RunTable.id)
+        return case((RunTable.metrics_listed, listed.value), else_=in_row.scalar_subquery())
+
+    def join(self, runs: Select[Any]) -> Select[Any]:
+        """A query of runs with all values that were asked for."""
+        for key, listed in self._listed.items():
+            runs = runs.outerjoin(listed, and_(listed.key == key, listed.run_id == RunTable.id))
+        return runs
 
 
 def _put(tx: Transaction, run_id: str, statements: _Rows, rows: list[dict[str, Any]], *, is_new: bool) -> None:

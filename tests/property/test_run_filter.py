@@ -36,6 +36,7 @@ from horizon_app.control.lifecycle import change_state
 from horizon_app.store import filter_sql
 from horizon_app.store.database import Database
 from horizon_app.store.run_list import RunFilter, list_runs
+from horizon_app.store.run_values import LastMetrics
 from horizon_app.store.runs import update_run
 from horizon_app.store.tables import RunTable
 from tests.support.stores import add_run, open_store
@@ -276,8 +277,9 @@ def test_filter_in_the_database_and_its_page_and_counts_are_what_a_plain_loop_fi
 ) -> None:
     database, runs = history
     with database.read() as tx:
-        where = filter_sql.condition(filter_, dialect=tx.dialect.name, now=NOW)
-        found = set(tx.execute(select(RunTable.id).where(where)).scalars())
+        metrics = LastMetrics(tx.dialect.name)
+        where = filter_sql.condition(filter_, metrics=metrics, now=NOW)
+        found = set(tx.execute(metrics.join(select(RunTable.id).select_from(RunTable)).where(where)).scalars())
         page = list_runs(tx, RunFilter(matching=filter_), limit=50, cursor=FROM_THE_TOP)
     expected = {run_id for run_id, run in runs.items() if holds_true(run, filter_)}
     assert found == expected

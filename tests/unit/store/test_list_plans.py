@@ -39,7 +39,7 @@ def matching(text: str, sort: str = "created_at") -> RunFilter:
         (RunFilter(sort="eval/loss", descending=False), 2),
         (RunFilter(sort="name"), 2),
         (RunFilter(sort="model"), 2),
-        (RunFilter(sort="time/step"), 2),
+        (RunFilter(sort="time/step"), 1),
         (RunFilter(tag="lora"), 2),
         (matching("loss < 1 and eval/loss < 2", sort="loss"), 2),
         (matching("loss < 2 and tag:lora and model:qwen"), 1),
@@ -64,7 +64,7 @@ def test_page_and_counts_are_found_in_indexes_and_only_the_pages_rows_are_read(
     [
         (RunFilter(tag="lora"), "run_tags USING PRIMARY KEY (tag=?)"),
         (matching("offload.host_memory > 4GiB"), "spec_values USING PRIMARY KEY (key=?)"),
-        (matching("time/step < 2"), "run_metrics USING PRIMARY KEY (key=? AND run_id=?)"),
+        (matching("time/step < 2"), "run_metrics_1 USING PRIMARY KEY (key=? AND run_id=?) LEFT-JOIN"),
     ],
 )
 def test_values_are_read_of_one_key_alone(which: RunFilter, table: str, tmp_path: Path) -> None:
