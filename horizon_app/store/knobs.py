@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 
 from horizon_app.contracts.events import KnobChanged
 from horizon_app.contracts.knobs import KnobChange, KnobStatus
@@ -11,6 +11,13 @@ from horizon_app.store.database import Transaction
 from horizon_app.store.tables import KnobChangeTable
 
 _T = KnobChangeTable
+
+# Built once: to build a statement takes longer than to carry it out.
+_OF_RUN = (
+    select(*(getattr(_T, name) for name in KnobChange.model_fields))
+    .where(_T.run_id == bindparam("run"))
+    .order_by(_T.number)
+)
 
 
 def insert_changes(tx: Transaction, run_id: str, changes: Sequence[KnobChange]) -> None:
@@ -45,9 +52,7 @@ def lapse_changes(tx: Transaction, run_id: str, message: str) -> None:
 
 def changes_of(tx: Transaction, run_id: str) -> list[KnobChange]:
     """All changes of a run, oldest first."""
-    columns = [getattr(_T, name) for name in KnobChange.model_fields]
-    rows = tx.execute(select(*columns).where(_T.run_id == run_id).order_by(_T.number)).mappings()
-    return [KnobChange.model_validate(dict(row)) for row in rows]
+    return [KnobChange.model_validate(dict(row)) for row in tx.execute(_OF_RUN, {"run": run_id}).mappings()]
 
 
 def newest_number(tx: Transaction, run_id: str) -> int:

@@ -119,11 +119,12 @@ def _columns(kind: type) -> list[Any]:
 
 RUN_COLUMNS = _columns(StoredRun)
 _RUN_NAMES = tuple(field.name for field in fields(StoredRun))
-_ORDER_COLUMNS = _columns(StoredOrder)
+_ORDER_NAMES = tuple(field.name for field in fields(StoredOrder))
 
 # Built once: some are carried out ten times a second for each live run, and to build one takes longer than that.
 _BY_ID = select(*RUN_COLUMNS).where(_T.id == bindparam("run"))
 _BY_ID_LOCKED = _BY_ID.with_for_update()
+_ORDER = select(*_columns(StoredOrder)).where(_T.id == bindparam("run"))
 _METRICS = select(_T.metrics).where(_T.id == bindparam("run"))
 _BY_IDS = select(*RUN_COLUMNS).where(_T.id.in_(bindparam("runs", expanding=True))).order_by(_T.created_at, _T.id)
 _LIVE = select(*RUN_COLUMNS).where(_T.state.in_([state.value for state in LIVE])).order_by(_T.created_at, _T.id)
@@ -173,8 +174,8 @@ def get_runs(tx: Transaction, run_ids: Sequence[str]) -> list[StoredRun]:
 
 def get_order(tx: Transaction, run_id: str) -> StoredOrder | None:
     """What one run was asked to do."""
-    row = tx.execute(select(*_ORDER_COLUMNS).where(_T.id == run_id)).mappings().one_or_none()
-    return None if row is None else StoredOrder(**{field.name: row[field.name] for field in fields(StoredOrder)})
+    row = tx.execute(_ORDER, {"run": run_id}).mappings().one_or_none()
+    return None if row is None else StoredOrder(**{name: row[name] for name in _ORDER_NAMES})
 
 
 def find_by_key(tx: Transaction, idempotency_key: str) -> RunId | None:
