@@ -84,7 +84,7 @@ class LastMetrics:
         in_row = select(json_number(self.dialect, _ROW.metrics, key)).where(_ROW.id == RunTable.id)
         return case((RunTable.metrics_listed, listed.value), else_=in_row.scalar_subquery())
 
-    def join(self, runs: Select[Any]) -> Select[Any]:
+    def join(self, runs: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
         """A query of runs with all values that were asked for."""
         for key, listed in self._listed.items():
             runs = runs.outerjoin(listed, and_(listed.key == key, listed.run_id == RunTable.id))

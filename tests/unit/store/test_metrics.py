@@ -1,5 +1,7 @@
 """Rows of metrics and checkpoints."""
 
+import math
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,26 @@ def test_series_is_thinned_and_cut_to_the_steps_asked_for(tmp_path: Path) -> Non
             part = series(tx, run_id, ["loss"], first=690, last=710, max_points=60)["loss"].points
     assert len(whole) <= 60 and (700, 50.0) in whole and whole[-1][0] == 1000
     assert [step for step, _ in part] == list(range(690, 711))
+
+
+def test_series_read_together_are_what_each_is_alone(tmp_path: Path) -> None:
+    events = [
+        metrics_event(step, {"wave": math.sin(step), "saw": math.nan if step % 997 == 0 else step % 13})
+        for step in range(1, 3001)
+    ]
+    events += [metrics_event(step, {"rare": float(step)}) for step in range(5, 3001, 200)]
+    with open_store(tmp_path) as database:
+        run_id = add_run(database)
+        with database.write() as tx:
+            record_metrics(tx, run_id, events)
+        with database.read() as tx:
+            for first, last, most in ((None, None, 30), (100, 2900, 60), (None, None, 1000), (1500, 2100, 12)):
+                ask = partial(series, tx, run_id, first=first, last=last, max_points=most)
+                together = ask(["wave", "saw", "rare"])
+                assert together == {key: ask([key])[key] for key in together}
+                assert all(0 < len(one.steps) <= most for one in together.values())
+            flags = series(tx, run_id, ["wave", "saw"], first=None, last=None, max_points=30)
+    assert (flags["wave"].nonfinite, flags["saw"].nonfinite) == ([], [(997, "nan"), (1994, "nan"), (2991, "nan")])
 
 
 def test_step_recorded_again_by_a_later_attempt_replaces_the_first(tmp_path: Path) -> None:
