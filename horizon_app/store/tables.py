@@ -63,6 +63,7 @@ _LISTED = (
     "loss", "eval_loss", "id", "created_at", "started_at", "ended_at", "ran_s", "step", "total_steps", "parameters",
     "metrics_listed", "name", "model_name",
 )  # fmt: skip
+_AGED = ("archived_at", "created_at", "id", "state", "metrics_listed")
 
 
 class RunTable(Base):
@@ -81,7 +82,8 @@ class RunTable(Base):
         Index("ix_runs_updated_at", "updated_at"),
         # Counts by state, and filters and sorting by anything short, are answered from this one alone.
         Index("ix_runs_listed", "archived_at", "state", *_LISTED),
-        Index("ix_runs_archived_at_created_at_id_state", "archived_at", "created_at", "id", "state"),
+        # The same for pages in order of age, and for metrics: shorter, and so quicker to walk along.
+        Index("ix_runs_archived_at_created_at_id_state_metrics_listed", *_AGED),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)

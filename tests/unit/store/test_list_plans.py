@@ -71,6 +71,12 @@ def test_values_are_read_of_one_key_alone(which: RunFilter, table: str, tmp_path
     assert f"SEARCH {table}" in plan_of(which, tmp_path)
 
 
+def test_metrics_are_joined_to_the_shorter_index(tmp_path: Path) -> None:
+    plan = plan_of(matching("time/step < 2", sort="throughput/tokens_per_second"), tmp_path)
+    index = "ix_runs_archived_at_created_at_id_state_metrics_listed"
+    assert f"SEARCH runs USING COVERING INDEX {index} (archived_at=?)" in plan
+
+
 def test_texts_are_read_once_and_only_where_the_index_of_words_has_something(tmp_path: Path) -> None:
     plan = plan_of(matching("no such words and loss < 2"), tmp_path)
     assert [line for line in plan if " run_texts" in line] == ["SEARCH run_texts USING INTEGER PRIMARY KEY (rowid=?)"]
