@@ -25,6 +25,7 @@ from horizon_app.worker.event_sink import EventSink, JournalLogHandler
 from horizon_app.worker.failure import failure_reason, trace_lines
 from horizon_app.worker.generation_config import generation_config_faults
 from horizon_app.worker.heartbeat import Heartbeat
+from horizon_app.worker.heeding_import import ImportStopped
 from horizon_app.worker.intervals import Intervals
 from horizon_app.worker.knob_request import KnobRequest
 from horizon_app.worker.observer import Observer
@@ -73,6 +74,8 @@ class Session:
             state, reason = RunState.STOPPED, f"{self._stop.cause} while {self._doing}, which are as they were"
         except (DataStopped, BuildStopped):
             state, reason = self._stopped(f"while {self._doing}")
+        except ImportStopped as error:
+            state, reason = self._stopped(f"while {self._doing} (importing {error})")
         # The worker's entry: whatever goes wrong, in any library, becomes a failed run with its whole trace.
         except (Exception, SystemExit) as error:  # noqa: BLE001
             for line in trace_lines(error):
@@ -182,6 +185,7 @@ class Session:
         source = data.source(spec.training.global_batch_size)
         self._knobs.serve(engine, intervals)
         intervals.apply(self._steps_done + 1)
+        boundary.before_first(self._steps_done)
         self._steps_done = engine.train(source, total_steps, self._should_stop, on_step)
         boundary.finish(self._steps_done)
 
