@@ -28,7 +28,7 @@ class HostUse(_View):
     memory_total: int = Field(description="bytes")
     memory_available: int = Field(description="bytes")
     cpu_count: int
-    cpu_percent: float = Field(description="use of all processors since the last answer, 0 to 100")
+    cpu_percent: float = Field(description="use of all processors over the last second or more, 0 to 100")
 
 
 class DiskUse(_View):

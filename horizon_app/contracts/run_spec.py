@@ -265,7 +265,8 @@ class ComputeSpec(Section):
         str | bool, only_now(lambda v: v in ("auto", "off", False), "CUDA graphs", "auto or off")
     ] = knob("auto", "capture and replay of fixed stages on CUDA", unavailable=("on",))
     recompute: Recompute = knob(
-        Recompute.AUTO, "recompute what is inside a layer in the backward; auto keeps it where memory allows"
+        Recompute.AUTO,
+        "recompute what is inside a layer in the backward; auto keeps it for as many layers as memory allows",
     )
     schedule: ScheduleOrder = knob(
         ScheduleOrder.LAYER_MAJOR,

@@ -2,6 +2,8 @@
 
 import platform
 import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,30 @@ from horizon_app.control.memory import memory_here
 from horizon_app.planning.facts import MachineFacts
 from horizon_app.settings import AppSettings
 
+SHORTEST_LOOK_S = 1.0
+"""Use of processors over less time than this tells of chance: two who ask at once would see 0 or 100%."""
+
+
+class ProcessorUse:
+    """How busy the processors are, the same for all who ask at about the same time."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._percent, self._since = psutil.cpu_percent(), now()  # begins the first interval
+
+    def percent(self) -> float:
+        """From 0 to 100, over the last second or more."""
+        if self._now() - self._since >= SHORTEST_LOOK_S:
+            self._percent, self._since = psutil.cpu_percent(), self._now()
+        return self._percent
+
 
 class Machine:
     """Asks the machine; the driver library is opened once."""
 
     def __init__(self) -> None:
         self._nvml = _open_nvml()
-        psutil.cpu_percent()  # begins the first interval
+        self._processors = ProcessorUse()
 
     def facts(self, disk_dir: Path) -> MachineFacts:
         """What a run may count on whose disk tier lies in `disk_dir`."""
@@ -34,7 +53,7 @@ class Machine:
         memory = memory_here()
         host = HostUse(
             memory_total=memory.total_bytes, memory_available=memory.available_bytes,
-            cpu_count=psutil.cpu_count() or 1, cpu_percent=psutil.cpu_percent(),
+            cpu_count=psutil.cpu_count() or 1, cpu_percent=self._processors.percent(),
         )  # fmt: skip
         return SystemAnswer(
             version=horizon_app.__version__, home=str(settings.home), device=self._device(host), host=host,

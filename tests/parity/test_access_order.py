@@ -48,10 +48,10 @@ def current_schedule(engine: Engine) -> tuple[Shape, Schedule]:
 @pytest.mark.parametrize("order", ["layer_major", "micro_batch_major"])
 @pytest.mark.parametrize("chunked", [False, True], ids=["one-chunk", "chunks"])
 @pytest.mark.parametrize("micro_batch", [4, 1], ids=["accumulate1", "accumulate4"])
-@pytest.mark.parametrize("recompute", ["always", "never"])
+@pytest.mark.parametrize("kept", [0, 1, None], ids=["always", "one-kept", "never"])
 @pytest.mark.parametrize("family", list(CONFIGS))
 def test_schedule_is_exactly_what_an_optimizer_step_asks_for(
-    family: str, recompute: str, micro_batch: int, chunked: bool, order: str, checkpoints: dict[str, Path],
+    family: str, kept: int | None, micro_batch: int, chunked: bool, order: str, checkpoints: dict[str, Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     if chunked:
@@ -61,8 +61,11 @@ def test_schedule_is_exactly_what_an_optimizer_step_asks_for(
     offload = {"param_block_size": "16KiB", "max_gpu_blocks": 5}
     training = {"global_batch_size": SOURCE.sequences, "micro_batch_size": micro_batch}
     backend = CountingBackend(ChaosBackend(3))
-    compute = {"recompute": recompute, "schedule": order}
-    with running(checkpoints[family], backend=backend, offload=offload, training=training, compute=compute) as engine:
+    compute = {"recompute": "never" if kept is None else "auto", "schedule": order}
+    with running(
+        checkpoints[family], backend=backend, offload=offload, training=training, compute=compute,
+        overrides={"kept_layers": kept},
+    ) as engine:  # fmt: skip
         asked = record_accesses(engine)
         bytes_in = bytes_out = 0
         for step in (1, 2):

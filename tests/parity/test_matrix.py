@@ -35,7 +35,7 @@ DIMENSIONS: dict[str, list[Any]] = {
     "precision": list(DTYPES),
     "micro_batch": [4, 2, 1],
     "accumulation": ["fixed", "adaptive"],
-    "recompute": ["always", "never", "auto"],
+    "recompute": ["always", "never", "auto", "all but the last layer"],
     "order": ["layer_major", "micro_batch_major"],
     "update_threads": [0, 1],
     "moments": ["fp32", "int8"],
@@ -125,11 +125,12 @@ def test_engine_any_pair_of_knobs_equals_the_plain_loop(row: Row, checkpoints: d
     words = sections(
         numbers, prefetch_window=row["window"], policy=row["policy"], max_gpu_blocks=row["arena"]
     )  # fmt: skip
-    words["compute"] = {"recompute": row["recompute"], "schedule": numbers.order}
+    keeps_one = row["recompute"] == "all but the last layer"
+    words["compute"] = {"recompute": "auto" if keeps_one else row["recompute"], "schedule": numbers.order}
     words["accumulation"] = {"policy": row["accumulation"]}
     overrides: dict[str, Any] = {
         "update_threads": row["update_threads"], "host_inputs": row["inputs"] != "device",
-        "input_limit_bytes": 0 if row["inputs"] == "disk" else None,
+        "input_limit_bytes": 0 if row["inputs"] == "disk" else None, "kept_layers": 1 if keeps_one else None,
     }  # fmt: skip
     set_host(words, overrides, folder, numbers, row["host"])
     with running(folder, seed=ROWS.index(row), disk_dir=tmp_path, overrides=overrides, **words) as engine:

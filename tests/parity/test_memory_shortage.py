@@ -100,6 +100,22 @@ def test_engine_out_of_memory_once_halves_the_micro_batch_and_does_the_step_agai
     assert "memory ran out" in message and data["reason"] in message
 
 
+@pytest.mark.parametrize("kept", [1, 2])
+def test_engine_out_of_memory_recomputes_every_layer_before_it_halves_the_micro_batch(
+    kept: int, llama: Path, plain: PlainResult
+) -> None:
+    sink = NotingSink()
+    words = {"offload": OFFLOAD, "compute": {"recompute": "auto"}}
+    with running(llama, sink=sink, overrides={"kept_layers": kept}, **words) as engine:
+        Shortage(engine, {3, 5}, ERRORS["card"])
+        metrics = train(engine, SOURCE, STEPS)
+        assert_close([step["train/loss"] for step in metrics], engine, plain)
+    kinds = [(kind, data["step"]) for kind, _, data in sink.notes if kind in ("recompute", "micro_batch")]
+    assert kinds == [("recompute", 3), ("micro_batch", 3)], "its first call downwards is number 5"
+    [(_, message, _)] = [note for note in sink.notes if note[0] == "recompute"]
+    assert "memory ran out" in message and "optimizer step 3" in message
+
+
 @pytest.mark.parametrize("inputs", ["device", "host", "disk"])
 @pytest.mark.parametrize("threads", [0, 1])
 @pytest.mark.parametrize("order", ["layer_major", "micro_batch_major"])

@@ -43,7 +43,12 @@ COMPUTE = st.fixed_dictionaries(
     }
 )
 OVERRIDES = st.fixed_dictionaries(
-    {"update_threads": st.integers(0, 1), "host_inputs": st.booleans(), "input_limit_bytes": st.sampled_from([None, 0])}
+    {
+        "update_threads": st.integers(0, 1),
+        "host_inputs": st.booleans(),
+        "input_limit_bytes": st.sampled_from([None, 0]),
+        "kept_layers": st.sampled_from([None, 0, 1, 2]),
+    }
 )
 
 

@@ -978,7 +978,7 @@ export interface components {
             cpu_count: number;
             /**
              * Cpu Percent
-             * @description use of all processors since the last answer, 0 to 100
+             * @description use of all processors over the last second or more, 0 to 100
              */
             cpu_percent: number;
             /**

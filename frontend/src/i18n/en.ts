@@ -360,7 +360,7 @@ export const en = {
   "fact.policy": "replacement policy",
   "fact.micro_batch_size": "micro-batch",
   "fact.accumulation_steps": "accumulation steps",
-  "fact.recompute": "recompute",
+  "fact.layers_recomputed": "layers recomputed",
   "fact.device_bytes": "arena",
   "fact.host_bytes": "host tier",
   "fact.activation_bytes": "activations",

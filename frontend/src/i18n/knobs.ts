@@ -52,7 +52,7 @@ const KNOBS: Record<string, KnobText> = {
   "compression.activations": k("Activations", "激活", "保留的层输入"),
   "compute.fuse_linears": k("Fuse linears", "合并线性层", "把 q/k/v 和 gate/up 合成一次乘法"),
   "compute.cuda_graphs": k("CUDA graphs", "CUDA 图", "在 CUDA 上捕获并重放固定阶段"),
-  "compute.recompute": k("Recompute", "重计算", "反向时重算层内激活；auto 在内存允许时保留"),
+  "compute.recompute": k("Recompute", "重计算", "反向时重算层内激活；auto 在内存允许的范围内尽量多保留几层"),
   "compute.schedule": k("Order", "次序", "layer_major 每层权重只搬一次，micro_batch_major 保留的激活更少"),
   "compute.cpu_layers": k("Layers on the CPU", "CPU 上的层", "auto、off，或在 CPU 上计算的复杂度门槛"),
   "checkpoint.every": k("Checkpoint every", "检查点间隔", "两个检查点之间的优化步数；0 只在结束时写"),

@@ -360,7 +360,7 @@ export const zh: Record<Key, string> = {
   "fact.policy": "替换策略",
   "fact.micro_batch_size": "微批",
   "fact.accumulation_steps": "累积步数",
-  "fact.recompute": "重计算",
+  "fact.layers_recomputed": "重算层数",
   "fact.device_bytes": "设备池",
   "fact.host_bytes": "主机层",
   "fact.activation_bytes": "激活",

@@ -117,7 +117,7 @@ class Shape:
     """What the schedule of an optimizer step depends on, besides the model."""
 
     head_chunks: tuple[int, ...]  # chunks of the loss, one number a micro-batch
-    recompute: bool
+    kept_layers: int  # the last so many keep what is inside them; the others are run again before their backward
     order: ScheduleOrder = ScheduleOrder.LAYER_MAJOR
 
 
@@ -136,7 +136,7 @@ def build_schedule(orders: Sequence[StageOrder], gathered: Sequence[tuple[int, .
     """
     steps: list[tuple[int, Direction, list[int]]] = []
     for group in grouped(shape.head_chunks, shape.order):
-        steps += _up_and_down(orders, gathered, group, recompute=shape.recompute)
+        steps += _up_and_down(orders, gathered, group, kept_layers=shape.kept_layers)
     return _join(steps)
 
 
@@ -154,7 +154,7 @@ def build_forward_schedule(
 
 
 def _up_and_down(
-    orders: Sequence[StageOrder], gathered: Sequence[tuple[int, ...]], group: Sequence[int], *, recompute: bool
+    orders: Sequence[StageOrder], gathered: Sequence[tuple[int, ...]], group: Sequence[int], *, kept_layers: int
 ) -> list[tuple[int, Direction, list[int]]]:
     last = len(orders) - 1
     steps: list[tuple[int, Direction, list[int]]] = []
@@ -168,7 +168,7 @@ def _up_and_down(
         head += [*orders[last].forward, *orders[last].backward] * chunks
     steps.append((last, Direction.BACKWARD, head))
     for stage in range(last - 1, 0, -1):
-        order = orders[stage]
+        order, recompute = orders[stage], stage < last - kept_layers
         once = [*order.forward, *order.backward] if recompute else list(order.backward)
         again = gathered[stage] if recompute else ()
         steps.append((stage, Direction.BACKWARD, [*again, *once * len(group)]))

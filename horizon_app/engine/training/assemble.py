@@ -130,14 +130,14 @@ def assemble(plan: ModelPlan, loaded: LoadedModel, hooks: Hooks) -> Machinery:
     streamer.gate = updates
     inputs = (
         HostInputs(backend, partition.block_numel, sizes.inputs, loaded.host.new_input_plane)
-        if sizes.host_inputs
+        if sizes.activations.host_inputs
         else HeldInputs()
     )
     loss_scale = _loss_scale(config)
     step = OptimizerStep(
         StepParts(
             partition=partition, pool=pool, model=model, streamer=streamer, gather=gather, stages=stages,
-            inputs=inputs, updates=updates, loss_scale=loss_scale, recompute=sizes.recompute,
+            inputs=inputs, updates=updates, loss_scale=loss_scale, kept_layers=sizes.activations.kept_layers,
             chunk_tokens=sizes.chunk_tokens, order=config.order, max_grad_norm=config.max_grad_norm,
         )
     )  # fmt: skip

@@ -67,6 +67,7 @@ class EngineConfig:
     max_grad_norm: float
     seed: int
     update_threads: int  # threads that update weights beside the compute; 0: the training thread does, between stages
+    kept_layers: int | None = None  # that keep what is inside them; None: as `recompute` says
     host_inputs: bool | None = None  # whether layer inputs wait on the host; None: where the device has no room
     input_limit_bytes: int | None = None  # RAM for them, beyond which they go to disk; None: what the host has left
     logits_budget_bytes: int = LOGITS_BUDGET_BYTES

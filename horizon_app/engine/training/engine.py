@@ -13,6 +13,7 @@ import torch
 from horizon_app.contracts.events import MEMORY_RAN_OUT, PeakUse
 from horizon_app.contracts.knobs import AskedChange
 from horizon_app.contracts.residency import BlockLayout
+from horizon_app.contracts.run_spec import Recompute
 from horizon_app.data.batches import Batch, BatchSource
 from horizon_app.engine.errors import EngineError
 from horizon_app.engine.hardware.memory_errors import is_out_of_memory
@@ -76,7 +77,7 @@ class Engine:
             undo.pop_all()
         self._accumulation = Accumulation(
             policy=config.accumulation, keep_global_batch=config.keep_global_batch, global_batch=config.global_batch,
-            micro_batch=self.sizes.micro_batch,
+            micro_batch=self.sizes.activations.micro_batch,
             adapts=config.micro_batch is None or not config.keep_global_batch,
         )  # fmt: skip
         self._report = StepReport(self._pool, self._disk, self._m)
@@ -250,8 +251,13 @@ class Engine:
         self._m.step.abandon()
         if self._config.device.type == "cuda":
             torch.cuda.empty_cache()
+        reason = f"{MEMORY_RAN_OUT} ({shortage})"
+        if self._config.recompute is Recompute.AUTO and self._m.step.keep_nothing():
+            text = f"{reason}: from optimizer step {step} on, every layer is recomputed in the backward"
+            self._sink.note("recompute", text, {"step": step, "reason": reason})
+            return
         self._accumulation.out_of_memory()
-        self._tell_micro_batch(step, old, f"{MEMORY_RAN_OUT} ({shortage})")
+        self._tell_micro_batch(step, old, reason)
 
     def _tell(self, result: StepResult, learning_rate: float, seconds: float) -> None:
         micro = self._accumulation.micro_batch

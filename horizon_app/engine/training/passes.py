@@ -31,7 +31,7 @@ class PassParts:
     gather: GradientGather
     inputs: LayerInputs
     chunk_tokens: int
-    recompute: bool
+    kept_layers: int
 
 
 class StagePasses:
@@ -40,6 +40,7 @@ class StagePasses:
     def __init__(self, parts: PassParts) -> None:
         self._p = parts
         self._stages, self._head = parts.stages, parts.stages.head
+        self.kept_layers = parts.kept_layers
         self._kept_leaves: list[dict[str, torch.Tensor]] = [{} for _ in parts.partition.stage_names]
         self._scale = 1.0
         self._tokens = self._sequences = 1
@@ -48,6 +49,10 @@ class StagePasses:
     def begin(self, scale: float, *, tokens: int, sequences: int) -> None:
         """A new optimizer step of so many trained tokens and sequences; gradients are multiplied by `scale`."""
         self._scale, self._tokens, self._sequences = scale, tokens, sequences
+
+    def keeps(self, stage: int) -> bool:
+        """Whether what is inside this layer waits for its backward: the last layers keep it for the shortest time."""
+        return stage > self._p.model.num_layers - self.kept_layers
 
     def abandon(self) -> None:
         """Drop what a step that is given up has left on the device."""
@@ -73,7 +78,7 @@ class StagePasses:
         """One layer, upwards."""
         self._stages.enter(stage)
         gathered = self._stages.fill(stage)
-        keep = not self._p.recompute
+        keep = self.keeps(stage)
         if keep:
             self._kept_leaves[stage] = gathered
         for m in group:
@@ -163,16 +168,13 @@ class StagePasses:
     def backward_layer(self, stage: int, group: Group, *, last: bool) -> None:
         """One layer, downwards."""
         self._stages.step_on()
-        gathered = self._stages.fill(stage) if self._p.recompute else self._kept_leaves[stage]
+        kept = self.keeps(stage)
+        gathered = self._kept_leaves[stage] if kept else self._stages.fill(stage)
         for m, following in zip(group, [*group[1:], None], strict=True):
-            if self._p.recompute:
-                hidden = self._p.inputs.take((stage, m.index))
-                self._p.inputs.bring((stage - 1, group[0].index) if following is None else (stage, following.index))
-                output = self._recompute(stage, m, hidden, gathered)
-                routers = self._p.model.router.take()
-            else:
-                hidden, output = self._inputs.pop((stage, m.index)), m.outputs.pop()
-                routers = m.routers.get(stage, [])
+            hidden = self._inputs.pop((stage, m.index)) if kept else self._p.inputs.take((stage, m.index))
+            self._p.inputs.bring((stage - 1, group[0].index) if following is None else (stage, following.index))
+            output = m.outputs.pop() if kept else self._recompute(stage, m, hidden, gathered)
+            routers = m.routers.get(stage, []) if kept else self._p.model.router.take()
             torch.autograd.backward(
                 [output, *routers], [_there(m.gradient), *m.router_gradients.get(stage, [])]
             )  # fmt: skip

@@ -1,19 +1,18 @@
-"""The sizes that depend on model and machine: tiers, arena, micro-batch, whether activations are kept."""
+"""The sizes that depend on model and machine: tiers, arena, activations."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import psutil
 
-from horizon_app.contracts.run_spec import AccumulationPolicy, Disk, Recompute, ScheduleOrder
+from horizon_app.contracts.run_spec import Disk
 from horizon_app.engine.errors import ArenaTooSmall, TierExhausted
 from horizon_app.engine.hardware.probe import device_memory, free_device_memory
 from horizon_app.engine.memory.disk_tier import check_disk_limit
 from horizon_app.engine.memory.geometry import Partition, Use
 from horizon_app.engine.memory.placement import Placement, place_planes
-from horizon_app.engine.optim.accumulation import MOST_STEPS
-from horizon_app.engine.training.config import ACTIVATION_SHARE, MICRO_BATCH_TOKENS, EngineConfig
+from horizon_app.engine.training.activations import Activations, plan_activations
+from horizon_app.engine.training.config import ACTIVATION_SHARE, EngineConfig
 from horizon_app.engine.training.host_tier import HostLayout, InputRoom
 from horizon_app.engine.training.loss import chunk_tokens
 from horizon_app.planning.arena import GRADIENT_SLOTS, SMALLEST_ARENA, most_slots
@@ -31,8 +30,6 @@ RUNTIME_BYTES = 224 << 20
 holes in the heap, which a worker keeps for its next step (100 to 250 MiB)."""
 PRODUCT_BYTES = 10 << 20
 """What oneDNN keeps of each shape of product in 16 bits on a CPU (its compiled kernels, three products a shape)."""
-INPUT_SHARE = 0.5
-"""Share of the activations' budget that waiting layer inputs may take on the device before they move to the host."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,15 +39,12 @@ class Sizes:
     num_slots: int
     gradient_slots: int
     shares_host: bool  # products read weights from the host tier: no arena for weights
-    micro_batch: int
+    activations: Activations
     chunk_tokens: int  # tokens whose logits exist at once
-    recompute: bool
-    host_inputs: bool
+    logits_bytes: int
     placement: Placement
     arena_bytes: int
     inputs: InputRoom  # of layer inputs, where they wait on the host
-    fixed_bytes: int  # of activations, whatever the micro-batch
-    bytes_per_sequence: float  # of activations, for each sequence of a micro-batch
     library_bytes: int  # that threads and the math libraries take in the process
     device_bytes: int  # that arena and activations may take
 
@@ -61,11 +55,12 @@ class Sizes:
 
     def activation_bytes(self, micro_batch: int) -> int:
         """Bytes of activations on the device with this micro-batch: an estimate."""
-        return int(self.fixed_bytes + self.bytes_per_sequence * micro_batch)
+        of_layers = self.activations.fixed_bytes + self.activations.bytes_per_sequence * micro_batch
+        return int(of_layers + self.logits_bytes)
 
     def process_bytes(self, *, on_cpu: bool) -> int:
         """Anonymous memory that the engine adds to its process, where the device is the CPU with its activations."""
-        device = self.arena_bytes + self.activation_bytes(self.micro_batch) if on_cpu else 0
+        device = self.arena_bytes + self.activation_bytes(self.activations.micro_batch) if on_cpu else 0
         return self.host_bytes + device + self.library_bytes
 
     def free_share(self, micro_batch: int) -> float:
@@ -134,54 +129,28 @@ def _decide(
         fix = "lower offload.max_gpu_blocks"
         raise TierExhausted(tier="device", needed_bytes=arena, free_bytes=max(left, 0), fix=fix)
     budget = max(0.0, (left - arena) * ACTIVATION_SHARE)
-    itemsize, tokens = config.compute_dtype.itemsize, config.global_batch * config.sequence_length
-    per_token, layers = _kept_bytes_per_token(model_config, itemsize), model_config.num_hidden_layers
-    recompute = config.recompute is Recompute.ALWAYS or (
-        config.recompute is Recompute.AUTO and per_token * tokens > budget
-    )
-    per_call = per_token / layers if recompute else per_token
-    micro = min(config.micro_batch or _micro_batch(config, per_call, budget), config.global_batch)
-    # Every sequence between two layers has its hidden states on the device, and those that wait for the way down.
-    hidden = model_config.hidden_size * config.sequence_length
-    passing = hidden * itemsize * (_most_sequences(config, micro) if _is_layer_major(config) else micro)
-    host_inputs = recompute and _inputs_on_host(config, passing * layers, budget)
-    settled = config.micro_batch is not None and config.keep_global_batch  # the micro-batch never grows
-    waiting = micro if settled and not _is_layer_major(config) else _most_sequences(config, micro)
+    tokens = config.global_batch * config.sequence_length
+    ram_is_short = on_cpu and placement.uses_disk
+    activations = plan_activations(config, model_config, budget, ram_is_short=ram_is_short)
     room = max(0, host_limit - placement.host_bytes)
     if config.input_limit_bytes is not None and config.disk is not Disk.OFF:
         room = min(room, config.input_limit_bytes)
     inputs = InputRoom(
-        num_pages=waiting * layers if host_inputs else 0, page_numel=hidden, dtype=config.compute_dtype, limit=room,
-        may_page=config.disk is not Disk.OFF,
+        num_pages=activations.waiting_inputs, page_numel=model_config.hidden_size * config.sequence_length,
+        dtype=config.compute_dtype, limit=room, may_page=config.disk is not Disk.OFF,
     )  # fmt: skip
-    kept = 0 if recompute else int(per_token * tokens)
     return Sizes(
-        num_slots=slots, gradient_slots=gradient_slots(slots),
-        shares_host=shares_host, micro_batch=micro, recompute=recompute,
-        chunk_tokens=chunk_tokens(model_config.vocab_size, itemsize, config.logits_budget_bytes),
-        host_inputs=host_inputs, placement=placement, arena_bytes=arena, inputs=inputs,
-        fixed_bytes=kept + passing * (1 if host_inputs else 1 + layers) + _logits_bytes(config, model_config, tokens),
-        bytes_per_sequence=per_call * config.sequence_length if recompute else 0.0,
-        library_bytes=RUNTIME_BYTES + (_num_products(partition) * PRODUCT_BYTES if on_cpu and itemsize < 4 else 0),
+        num_slots=slots, gradient_slots=gradient_slots(slots), shares_host=shares_host, activations=activations,
+        chunk_tokens=chunk_tokens(model_config.vocab_size, config.compute_dtype.itemsize, config.logits_budget_bytes),
+        logits_bytes=_logits_bytes(config, model_config, tokens), placement=placement, arena_bytes=arena, inputs=inputs,
+        library_bytes=_library_bytes(config, partition),
         device_bytes=device_memory(config.device) - (placement.host_bytes if on_cpu else 0),
     )  # fmt: skip
 
 
-def _is_layer_major(config: EngineConfig) -> bool:
-    return config.order is ScheduleOrder.LAYER_MAJOR
-
-
-def _most_sequences(config: EngineConfig, micro_batch: int) -> int:
-    """The most sequences that an optimizer step may ever have."""
-    grows = config.accumulation is AccumulationPolicy.ADAPTIVE and not config.keep_global_batch
-    return max(config.global_batch, micro_batch * MOST_STEPS if grows else 0)
-
-
-def _inputs_on_host(config: EngineConfig, waiting: int, budget: float) -> bool:
-    """Whether inputs of layers wait on the host: where the device has no room, and the host is more than it."""
-    if config.host_inputs is not None:
-        return config.host_inputs
-    return waiting > budget * INPUT_SHARE and (config.device.type != "cpu" or config.disk is not Disk.OFF)
+def _library_bytes(config: EngineConfig, partition: Partition) -> int:
+    halves_on_cpu = config.device.type == "cpu" and config.compute_dtype.itemsize < 4
+    return RUNTIME_BYTES + (_num_products(partition) * PRODUCT_BYTES if halves_on_cpu else 0)
 
 
 def _place(config: EngineConfig, layout: HostLayout, host_limit: int, *, reserved: int = 0) -> Placement:
@@ -226,26 +195,3 @@ def cap_slots(wanted: int, partition: Partition) -> int:
 def gradient_slots(slots: int) -> int:
     """How many slots of an arena gradients may take at once."""
     return GRADIENT_SLOTS if slots >= GRADIENT_SLOTS * WIDEST_GRADIENT_SHARE else 1
-
-
-def _micro_batch(config: EngineConfig, bytes_per_token: float, budget: float) -> int:
-    """The largest even split of the global batch whose activations fit."""
-    most_tokens = min(MICRO_BATCH_TOKENS, budget / max(bytes_per_token, 1.0))
-    most = max(1, int(most_tokens // config.sequence_length))
-    return math.ceil(config.global_batch / math.ceil(config.global_batch / min(most, config.global_batch)))
-
-
-def _kept_bytes_per_token(model_config: Any, itemsize: int) -> float:
-    """Bytes that autograd keeps for one token over all layers: an estimate from widths, checked against runs.
-
-    A layer keeps about 8 tensors of the hidden width (norms in fp32 count twice), q, k, v and the attention's output,
-    and 4 of the feed-forward width.
-    """
-    hidden = model_config.hidden_size
-    ffn = getattr(model_config, "intermediate_size", None) or getattr(model_config, "n_inner", None) or 4 * hidden
-    ffn = max(ffn) if isinstance(ffn, list) else ffn  # of each layer
-    heads = getattr(model_config, "num_attention_heads", None) or 1
-    head_dim = getattr(model_config, "head_dim", None) or hidden // heads
-    return model_config.num_hidden_layers * (
-        hidden * (8 * itemsize + 12) + 4 * heads * head_dim * itemsize + 4 * ffn * itemsize
-    )

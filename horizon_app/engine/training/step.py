@@ -97,6 +97,11 @@ class OptimizerStep:
             seconds=time.perf_counter() - begin,
         )  # fmt: skip
 
+    def keep_nothing(self) -> bool:
+        """Run every layer again before its backward from now on; whether any had kept what is inside it."""
+        kept, self._passes.kept_layers = self._passes.kept_layers, 0
+        return kept > 0
+
     def order_lost(self) -> None:
         """Something else announced the order of its accesses: the next step announces its own again."""
         self._schedule = None
@@ -115,16 +120,13 @@ class OptimizerStep:
     def _begin(self, groups: Sequence[Sequence[MicroBatch]], scale: float, tokens: int) -> Schedule:
         parts = self._p
         chunks = tuple(self._passes.head_chunks(m) for group in groups for m in group)
-        shape = Shape(head_chunks=chunks, recompute=parts.recompute, order=parts.order)
+        shape = Shape(head_chunks=chunks, kept_layers=self._passes.kept_layers, order=parts.order)
         if self._schedule is None or self._schedule[0] != shape:
             parts.updates.flush()  # it follows the order that was expected before
             self._schedule = shape, build_schedule(parts.stages.orders, parts.stages.gathered_blocks, shape)
             expect_schedule(parts.pool, parts.partition, self._schedule[1], parts.updates.order)
-        if parts.recompute:
-            layers = range(1, parts.model.num_layers + 1)
-            parts.inputs.begin(
-                [{(stage, m.index): m.num_sequences for stage in layers for m in group} for group in groups]
-            )
+        again = [stage for stage in range(1, parts.model.num_layers + 1) if not self._passes.keeps(stage)]
+        parts.inputs.begin([{(stage, m.index): m.num_sequences for stage in again for m in group} for group in groups])
         sequences = sum(m.num_sequences for group in groups for m in group)
         self._passes.begin(scale, tokens=tokens, sequences=sequences)
         parts.stages.begin(self._schedule[1])

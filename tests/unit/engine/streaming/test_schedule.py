@@ -100,7 +100,7 @@ def test_without_repeats_keeps_the_order_and_drops_neighbours_only(blocks: list[
 
 
 def test_build_schedule_with_recompute_walks_up_and_back_down() -> None:
-    schedule = build_schedule(ORDERS, NOTHING_GATHERED, Shape(head_chunks=(1,), recompute=True))
+    schedule = build_schedule(ORDERS, NOTHING_GATHERED, Shape(head_chunks=(1,), kept_layers=0))
     assert schedule.accesses == (0, 1, 2, 3, 4, 2, 3, 2, 0, 1, 0)
     assert [(s.stage, s.direction, s.start, s.end) for s in schedule.steps] == [
         (1, Direction.FORWARD, 0, 2),
@@ -112,29 +112,35 @@ def test_build_schedule_with_recompute_walks_up_and_back_down() -> None:
 
 
 def test_build_schedule_without_recompute_reads_each_layer_once_each_way() -> None:
-    schedule = build_schedule(ORDERS, NOTHING_GATHERED, Shape(head_chunks=(1,), recompute=False))
+    schedule = build_schedule(ORDERS, NOTHING_GATHERED, Shape(head_chunks=(1,), kept_layers=2))
     assert schedule.accesses == (0, 1, 2, 3, 4, 3, 2, 1, 0)
 
 
+def test_build_schedule_with_one_layer_kept_recomputes_those_below_it() -> None:
+    gathered = [(), (8,), (9,), ()]
+    schedule = build_schedule(ORDERS, gathered, Shape(head_chunks=(1,), kept_layers=1))
+    assert schedule.accesses == (8, 0, 1, 9, 2, 3, 4, 3, 2, 8, 0, 1, 0)
+
+
 def test_build_schedule_is_layer_major_over_micro_batches_and_loss_chunks() -> None:
-    schedule = build_schedule(ORDERS, NOTHING_GATHERED, Shape(head_chunks=(2, 0), recompute=False))
+    schedule = build_schedule(ORDERS, NOTHING_GATHERED, Shape(head_chunks=(2, 0), kept_layers=2))
     assert schedule.accesses == (0, 1, 0, 1, 2, 3, 2, 3, 4, 3, 2, 3, 2, 1, 0, 1, 0)
 
 
 def test_build_schedule_gathers_before_the_products_of_a_stage() -> None:
     gathered = [(), (8,), (9,), ()]
-    recomputed = build_schedule(ORDERS, gathered, Shape(head_chunks=(1,), recompute=True))
-    kept = build_schedule(ORDERS, gathered, Shape(head_chunks=(1,), recompute=False))
+    recomputed = build_schedule(ORDERS, gathered, Shape(head_chunks=(1,), kept_layers=0))
+    kept = build_schedule(ORDERS, gathered, Shape(head_chunks=(1,), kept_layers=2))
     assert recomputed.accesses == (8, 0, 1, 9, 2, 3, 4, 9, 2, 3, 2, 8, 0, 1, 0)
     assert kept.accesses == (8, 0, 1, 9, 2, 3, 4, 3, 2, 1, 0)
 
 
-@pytest.mark.parametrize("recompute", [True, False])
-def test_build_schedule_micro_batch_major_is_one_walk_up_and_down_after_the_other(recompute: bool) -> None:
+@pytest.mark.parametrize("kept_layers", [0, 1, 2])
+def test_build_schedule_micro_batch_major_is_one_walk_up_and_down_after_the_other(kept_layers: int) -> None:
     gathered = [(), (8,), (9,), ()]
 
     def build(chunks: tuple[int, ...], order: ScheduleOrder) -> Schedule:
-        return build_schedule(ORDERS, gathered, Shape(head_chunks=chunks, recompute=recompute, order=order))
+        return build_schedule(ORDERS, gathered, Shape(head_chunks=chunks, kept_layers=kept_layers, order=order))
 
     made = build((2, 0, 1), ScheduleOrder.MICRO_BATCH_MAJOR)
     alone = [build((chunks,), ScheduleOrder.LAYER_MAJOR) for chunks in (2, 0, 1)]
@@ -147,7 +153,7 @@ def test_build_schedule_micro_batch_major_is_one_walk_up_and_down_after_the_othe
 
 def test_build_schedule_of_one_micro_batch_is_the_same_in_both_orders() -> None:
     made = [
-        build_schedule(ORDERS, NOTHING_GATHERED, Shape(head_chunks=(2,), recompute=True, order=order))
+        build_schedule(ORDERS, NOTHING_GATHERED, Shape(head_chunks=(2,), kept_layers=0, order=order))
         for order in ScheduleOrder
     ]
     assert made[0] == made[1]

@@ -206,17 +206,49 @@ def test_sizes_arena_beyond_free_memory_is_refused_with_both_numbers(
 def test_sizes_recompute_auto_keeps_activations_only_where_they_fit(
     config: EngineConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert decide(config, recompute=Recompute.AUTO).recompute is False
+    assert decide(config, recompute=Recompute.AUTO).activations.layers_recomputed == 0
     long = {"recompute": Recompute.AUTO, "sequence_length": 4096, "global_batch": 64}
-    assert decide(config, **long).recompute is True
+    assert decide(config, **long).activations.kept_layers == 0
     give_memory(monkeypatch, 1 << 40)
-    assert decide(config, **long).recompute is False
+    assert decide(config, **long).activations.layers_recomputed == 0
+
+
+def test_sizes_recompute_auto_keeps_as_many_layers_as_fit_beside_what_passes(
+    config: EngineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = LlamaConfig(**{**LLAMA.to_dict(), "num_hidden_layers": 12})
+    shape = {"recompute": Recompute.AUTO, "sequence_length": 1024, "global_batch": 8, "disk": Disk.OFF}
+    kept: list[int] = []
+    for free in (40, 480, 640, 1280, 2560):
+        give_memory(monkeypatch, free * MIB)
+        changed = replace(config, **shape)
+        sizes = decide_sizes(changed, model(), layout_of(changed, model()), deep)
+        assert sizes.activation_bytes(sizes.activations.micro_batch) - sizes.logits_bytes < free * MIB
+        assert sizes.activations.kept_layers + sizes.activations.layers_recomputed == 12
+        kept.append(sizes.activations.kept_layers)
+    assert kept == sorted(kept) and kept[0] == 0 and kept[-1] == 12
+    assert len(set(kept)) >= 4, "some but not all are kept in between"
+
+
+def test_sizes_recompute_auto_leaves_the_ram_to_planes_that_else_lie_on_disk(
+    config: EngineConfig, on_card: EngineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where device and host are the same memory."""
+    give_memory(monkeypatch, 200 * MIB, host=8 << 30)
+    shape = {
+        "recompute": Recompute.AUTO, "sequence_length": 2048, "global_batch": 4, "micro_batch": 1,
+        "host_limit_bytes": 8 * MIB,
+    }  # fmt: skip
+    assert decide(config, **shape).placement.uses_disk
+    assert decide(config, **shape).activations.kept_layers == 0
+    assert decide(on_card, **shape).activations.kept_layers == 1
+    assert decide(config, **{**shape, "host_limit_bytes": 20 * MIB}).activations.kept_layers == 1
 
 
 def test_sizes_recompute_words_are_obeyed(config: EngineConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert decide(config, recompute=Recompute.ALWAYS).recompute is True
+    assert decide(config, recompute=Recompute.ALWAYS).activations.kept_layers == 0
     give_memory(monkeypatch, 14 * MIB)
-    assert decide(config, recompute=Recompute.NEVER, sequence_length=8192).recompute is False
+    assert decide(config, recompute=Recompute.NEVER, sequence_length=8192).activations.layers_recomputed == 0
 
 
 def test_sizes_recompute_needs_less_activation_memory(config: EngineConfig) -> None:
@@ -242,11 +274,11 @@ def test_sizes_layer_inputs_move_to_the_host_where_the_device_has_no_room(
 ) -> None:
     give_memory(monkeypatch, 200 * MIB, host=8 << 30)
     sizes = decide(config, **LONG)
-    assert (sizes.host_inputs, sizes.inputs.host_bytes, sizes.inputs.disk_bytes) == (True, WAITING, 0)
+    assert (sizes.activations.host_inputs, sizes.inputs.host_bytes, sizes.inputs.disk_bytes) == (True, WAITING, 0)
     assert sizes.host_bytes == 10 * MIB + WAITING
     give_memory(monkeypatch, 64 << 30, host=8 << 30)
-    assert decide(config, **LONG).host_inputs is False
-    assert decide(config, **{**LONG, "recompute": Recompute.NEVER}, host_inputs=True).host_inputs is False
+    assert decide(config, **LONG).activations.host_inputs is False
+    assert decide(config, **{**LONG, "recompute": Recompute.NEVER}, host_inputs=True).activations.host_inputs is False
 
 
 def test_sizes_layer_inputs_on_the_cpu_stay_where_they_are_when_no_disk_may_take_them(
@@ -254,8 +286,8 @@ def test_sizes_layer_inputs_on_the_cpu_stay_where_they_are_when_no_disk_may_take
 ) -> None:
     """Device and host are the same memory there."""
     give_memory(monkeypatch, 200 * MIB, host=8 << 30)
-    assert decide(config, **LONG, disk=Disk.OFF).host_inputs is False
-    assert decide(on_card, **LONG, disk=Disk.OFF).host_inputs is True
+    assert decide(config, **LONG, disk=Disk.OFF).activations.host_inputs is False
+    assert decide(on_card, **LONG, disk=Disk.OFF).activations.host_inputs is True
 
 
 def test_sizes_layer_inputs_beyond_what_the_host_has_left_go_to_disk(
@@ -263,7 +295,7 @@ def test_sizes_layer_inputs_beyond_what_the_host_has_left_go_to_disk(
 ) -> None:
     give_memory(monkeypatch, 200 * MIB, host=8 << 30)
     sizes = decide(config, **LONG, host_limit_bytes=20 * MIB)
-    assert (sizes.host_inputs, sizes.inputs.frames, sizes.inputs.host_bytes) == (True, 10, 10 * MIB)
+    assert (sizes.activations.host_inputs, sizes.inputs.frames, sizes.inputs.host_bytes) == (True, 10, 10 * MIB)
     assert sizes.inputs.disk_bytes == 128 * (LONG_PAGE + 4096)
     assert sizes.host_bytes == 20 * MIB
 
@@ -323,7 +355,7 @@ def test_sizes_micro_batch_auto_is_the_largest_even_split(
 ) -> None:
     give_memory(monkeypatch, 1 << 40)
     sizes = decide(config, global_batch=global_batch, sequence_length=sequence_length)
-    assert sizes.micro_batch == micro
+    assert sizes.activations.micro_batch == micro
 
 
 def test_sizes_micro_batch_auto_shrinks_with_memory(config: EngineConfig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,12 +363,12 @@ def test_sizes_micro_batch_auto_shrinks_with_memory(config: EngineConfig, monkey
     sizes = [0]
     for free in (11 * MIB, 40 * MIB, 400 * MIB):
         give_memory(monkeypatch, free)
-        sizes.append(decide(config, **shape).micro_batch)
+        sizes.append(decide(config, **shape).activations.micro_batch)
     assert 1 <= sizes[1] < sizes[2] < sizes[3] == 64
 
 
 def test_sizes_micro_batch_larger_than_the_global_batch_is_cut_to_it(config: EngineConfig) -> None:
-    assert decide(config, micro_batch=100, global_batch=4).micro_batch == 4
+    assert decide(config, micro_batch=100, global_batch=4).activations.micro_batch == 4
 
 
 def test_sizes_activations_are_those_of_the_micro_batch_that_runs(config: EngineConfig) -> None:
