@@ -20,7 +20,7 @@ from tests.support.run_facts import SPEC, facts_of
 KEYS = (
     "train/loss", "train/grad_norm", "eval/loss", "train/loss_scale", "train/skipped_steps", "time/step", "time/stall",
     "prefetch/hit_rate", "prefetch/late_rate", "prefetch/miss_rate", "prefetch/optimal_hit_rate",
-    "throughput/tokens_per_second", "accumulation/micro_batch_size",
+    "throughput/tokens_per_second", "accumulation/micro_batch_size", "transfer/host_to_device",
 )  # fmt: skip
 ANY = st.one_of(
     st.none(), st.floats(), st.floats(0, 10), st.sampled_from([0.0, 1e308, -1e308, 1e-320, float("nan"), float("inf")])

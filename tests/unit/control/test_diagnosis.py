@@ -200,7 +200,7 @@ def starved(steps: int = 60, *, stall: float = 0.6, knobs: dict[str, Any] | None
     rates = {"hit": 0.6, "late": 0.35, "miss": 0.05, "optimal": 0.62, **more.pop("rates", {})}
     curves = {
         "time/step": [1.0] * steps, "time/stall": [stall] * steps,
-        "throughput/tokens_per_second": [512.0] * steps,
+        "throughput/tokens_per_second": [512.0] * steps, "transfer/host_to_device": [3.0 * GIB] * steps,
         "prefetch/hit_rate": [rates["hit"]] * steps, "prefetch/late_rate": [rates["late"]] * steps,
         "prefetch/miss_rate": [rates["miss"]] * steps, "prefetch/optimal_hit_rate": [rates["optimal"]] * steps,
     }  # fmt: skip
@@ -212,6 +212,7 @@ def test_device_that_waits_for_late_blocks_gets_a_wider_window_while_it_runs() -
     found = starved()
     assert found.verdict is Verdict.PROBLEM
     assert "waited 60% of the last 50 steps" in found.evidence and "512 tokens a step" in found.evidence
+    assert "3 GiB a second came to the device" in found.evidence
     assert found.remedy == Remedy(by="knobs", set={"prefetch_window": 5})
     ended = starved(state=RunState.FINISHED)
     assert ended.remedy == Remedy(by="clone", set={"offload.prefetch_window": 5})
