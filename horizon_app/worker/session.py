@@ -11,6 +11,7 @@ import psutil
 
 from horizon_app.contracts.checkpoints import SPEC
 from horizon_app.contracts.commands import Command, ContinueRun, PauseRun, SaveCheckpoint, StopRun
+from horizon_app.contracts.confinement import confined_to
 from horizon_app.contracts.events import WORKER, PeakUse, RunOutcome, StateChanged
 from horizon_app.contracts.run_spec import DEFAULT_STEPS, TrainingSpec
 from horizon_app.contracts.run_state import RunState
@@ -116,7 +117,8 @@ class Session:
         saver = self._saver = CheckpointSaver(folder, self._sink, start.step)
         self._doing = "reading the data"
         order.require_inside(start.model_dir)
-        data = self._builders.data(order.spec.data, order.data_paths, start.model_dir, self._should_stop)
+        with confined_to(order.folders):  # reading may take hours, in which a file may become a link
+            data = self._builders.data(order.spec.data, order.data_paths, start.model_dir, self._should_stop)
         self._note_data(data)
         refuse_other_data(start, data.fingerprint)
         total_steps = optimizer_steps(order.spec.training, data)

@@ -174,7 +174,7 @@ def test_loss_that_crawls_with_more_sequences_a_step_than_it_needs_gets_fewer() 
         {"fall": 0.0},
     ],
 )
-def test_loss_that_is_not_known_to_crawl_is_left_alone(calm: dict[str, float]) -> None:
+def test_loss_that_is_not_known_to_crawl_is_left_alone(calm: dict[str, Any]) -> None:
     assert crawling(**calm).verdict is Verdict.OK
 
 
