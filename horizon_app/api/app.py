@@ -74,6 +74,7 @@ def create_app(settings: AppSettings) -> FastAPI:
         responses={500: {"model": Problem}},
         generate_unique_id_function=lambda route: route.name,
     )
+    app.state.access = Access(settings)
     install_error_handlers(app)
     api = APIRouter(prefix=API)
     for part in (
@@ -97,7 +98,7 @@ def create_app(settings: AppSettings) -> FastAPI:
     install_ui(app)
     app.add_middleware(Etags)
     app.add_middleware(GZipMiddleware, minimum_size=_GZIP_FROM_BYTES, compresslevel=_GZIP_LEVEL)
-    app.add_middleware(TokenGate, access=Access(settings))
+    app.add_middleware(TokenGate, access=app.state.access)
     app.add_middleware(Guard, bound_host=settings.host, allowed_hosts=settings.allowed_hosts)
     app.add_middleware(RequestLog)
     return app

@@ -8,6 +8,7 @@ from starlette.requests import HTTPConnection, Request
 
 from horizon_app.contracts.events import SERVER, WORKER
 from horizon_app.contracts.ids import RUN_ID_PATTERN
+from horizon_app.control.access import Access
 from horizon_app.control.history import History
 from horizon_app.control.workstation import Workstation
 
@@ -18,6 +19,10 @@ def _workstation(connection: HTTPConnection) -> Workstation:
 
 def _history(connection: HTTPConnection) -> History:
     return connection.app.state.workstation.history
+
+
+def _access(connection: HTTPConnection) -> Access:
+    return connection.app.state.access
 
 
 def _who(
@@ -35,6 +40,7 @@ def _who(
 
 Station = Annotated[Workstation, Depends(_workstation)]
 Past = Annotated[History, Depends(_history)]
+Door = Annotated[Access, Depends(_access)]
 Who = Annotated[str, Depends(_who)]
 """Who asks: browser, api, or what the client calls itself in the header `Horizon-Client`."""
 MOST_NUMBER = 2**53

@@ -42,6 +42,10 @@ class Unauthorized(HorizonError):
     """The server wants a token, or another one, or does not let this request in."""
 
 
+class OtherServer(Unauthorized):
+    """What answers at the address does not know the token, which was therefore not sent."""
+
+
 class RequestRefused(HorizonError):
     """The request makes no sense; `errors` has one entry per faulty field."""
 

@@ -153,6 +153,7 @@ class Frames:
 
     def _connect(self) -> ClientConnection:
         transport = self._calls.transport
+        transport.meet()
         address = f"ws{transport.url.removeprefix('http')}/api/v1{of_run(self._run_id, 'stream')}"
         return connect(
             address if self.seq is None else f"{address}?after={self.seq}",

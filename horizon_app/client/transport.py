@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from horizon_app.client.errors import BadAnswer, HorizonError, ServerUnreachable, error_of
+from horizon_app.client.introduction import Introduction
 
 DEFAULT_URL = "http://127.0.0.1:8321"
 _FIRST_PAUSE_S = 0.1
@@ -52,16 +53,17 @@ class Transport:
         self.is_local = urlsplit(self.url).hostname in _LOOPBACK
         self.headers = {"Horizon-Client": name}
         """What every request to this server carries."""
-        if self.token:
-            self.headers["Authorization"] = f"Bearer {self.token}"
-        self._http = httpx.Client(
-            base_url=f"{self.url}/api/v1",
-            headers=self.headers,
-            timeout=timeout_s,
-            transport=http,
-            trust_env=not self.is_local,  # a proxy for the web is none for this machine
-            verify=self.url.startswith("https:"),  # reading the certificates takes longer than most calls
-        )
+        options: dict[str, Any] = {
+            "headers": self.headers, "timeout": timeout_s, "transport": http,
+            "trust_env": not self.is_local,  # a proxy for the web is none for this machine
+            "verify": self.url.startswith("https:"),  # reading the certificates takes longer than most calls
+        }  # fmt: skip
+        self._http = httpx.Client(base_url=f"{self.url}/api/v1", **options)
+        self._introduction: Introduction | None = None
+        if self.token and http is None:  # whoever brings a way of their own knows where it leads
+            self._introduction = Introduction(self.token, self.url, **options)
+        elif self.token:
+            self._carry_token()
 
     def call(
         self, method: str, path: str, *, repeatable: bool | None = None, headers: Mapping[str, str] | None = None,
@@ -100,7 +102,11 @@ class Transport:
     def parts(self, path: str, *, params: Mapping[str, Any]) -> Generator[bytes]:
         """The body of an answer, piece by piece. Raises HorizonError."""
         try:
-            with self._http.stream("GET", path, params=dict(params), timeout=self.timeout_s) as answer:
+            self._introduce()
+            told = {"trace": self._watch}
+            with self._http.stream(
+                "GET", path, params=dict(params), timeout=self.timeout_s, headers=self.headers, extensions=told
+            ) as answer:
                 if not answer.is_success:
                     answer.read()
                     raise error_of(answer)
@@ -108,9 +114,18 @@ class Transport:
         except httpx.TransportError as error:
             raise self._unreachable(error, repeatable=True) from error
 
+    def meet(self) -> None:
+        """Be sure who is there, before others send `headers` over a connection of theirs. Raises HorizonError."""
+        try:
+            self._meet()
+        except httpx.ConnectError as error:
+            raise self.unreachable(error) from error
+
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+        if self._introduction is not None:
+            self._introduction.close()
 
     def unreachable(self, why: object) -> ServerUnreachable:
         """That nobody answers."""
@@ -118,11 +133,43 @@ class Transport:
             f"no server answers at {self.url} ({why}); start one with `horizon serve`, or give another address"
         )
 
+    def _introduce(self) -> None:
+        """Find out whether the server wants the token at all, once."""
+        if "Authorization" not in self.headers:
+            self._meet()
+
+    def _meet(self) -> None:
+        introduction = self._introduction
+        if introduction is None:
+            return
+        if introduction.token_is_wanted():
+            self._carry_token()
+        else:
+            introduction.close()
+            self._introduction = None
+
+    def _carry_token(self) -> None:
+        self.headers["Authorization"] = f"Bearer {self.token}"
+
+    def _watch(self, moment: str, facts: Mapping[str, Any]) -> None:
+        """Told by the connections of what they do: who is at the end of a new one is asked before anything is sent."""
+        if moment != "connection.connect_tcp.complete":
+            return
+        try:
+            self._meet()
+        except BaseException:
+            facts["return_value"].close()
+            raise
+
     def _send(self, request: httpx.Request, repeatable: bool, retry_for_s: float) -> httpx.Response:
         backoff = Backoff(retry_for_s)
+        request.extensions["trace"] = self._watch
         while True:
             pause_s = 0.0
             try:
+                self._introduce()
+                if "Authorization" in self.headers:
+                    request.headers["Authorization"] = self.headers["Authorization"]
                 answer = self._http.send(request)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:  # it has not even been asked
                 if not backoff.wait():

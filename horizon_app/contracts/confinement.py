@@ -4,8 +4,13 @@ Between the two, hours may pass in a queue, and what was a file may have become 
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from io import BufferedReader
 from pathlib import Path
+
+_FOLDERS: ContextVar[Sequence[Path] | None] = ContextVar("folders", default=None)
 
 
 class LeadsOut(Exception):
@@ -35,9 +40,42 @@ def require_all_inside(folder: Path, folders: Sequence[Path] | None) -> None:
         _require(path, real, folders)
 
 
+@contextmanager
+def confined_to(folders: Sequence[Path] | None) -> Generator[None]:
+    """Meanwhile `open_confined` opens nothing that lies outside of `folders`, which are real paths."""
+    token = _FOLDERS.set(folders)
+    try:
+        yield
+    finally:
+        _FOLDERS.reset(token)
+
+
+def open_confined(path: Path) -> BufferedReader:
+    """A file, to be read. Raises LeadsOut, OSError.
+
+    What was opened has to lie inside: a path that was looked at before may lead elsewhere when it is opened.
+    """
+    folders, file = _FOLDERS.get(), path.open("rb")
+    try:
+        if folders is not None:
+            _require(path, _opened(file, path), folders)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
 def is_inside(real: Path, folders: Sequence[Path] | None) -> bool:
     """Whether a real path lies in one of `folders`."""
     return folders is None or any(real.is_relative_to(folder) for folder in folders)
+
+
+def _opened(file: BufferedReader, path: Path) -> Path:
+    """The real path of an open file; where the system does not tell it, that of its name a moment later."""
+    try:
+        return Path(f"/proc/self/fd/{file.fileno()}").readlink()
+    except OSError:
+        return path.resolve()
 
 
 def _require(path: Path, real: Path, folders: Sequence[Path]) -> None:

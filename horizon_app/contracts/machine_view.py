@@ -93,6 +93,10 @@ class Health(_View):
 
     status: Literal["ok"] = "ok"
     version: str
+    proof: str | None = Field(
+        default=None,
+        description="where a nonce was given: shows that this server knows its access token; null: it asks for none",
+    )
 
 
 class ExampleAnswer(_View):

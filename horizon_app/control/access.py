@@ -1,6 +1,5 @@
 """Who may use a server that others can reach: whoever knows its token. Only the token's hash is kept."""
 
-import hashlib
 import hmac
 import ipaddress
 import json
@@ -9,6 +8,7 @@ import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 
+from horizon_app.contracts.server_proof import proof_of, token_digest
 from horizon_app.settings import AppSettings
 
 _TOKEN_BYTES = 32
@@ -39,7 +39,7 @@ def new_token(home: Path) -> str:
     partial = home / ".token.json.partial"
     partial.unlink(missing_ok=True)
     # A plain hash will do: nobody can try out 256 random bits.
-    content = {"sha256": _digest(token).hex(), "created_at": datetime.now(UTC).isoformat(timespec="seconds")}
+    content = {"sha256": token_digest(token).hex(), "created_at": datetime.now(UTC).isoformat(timespec="seconds")}
     with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         json.dump(content, file)
         file.flush()
@@ -69,7 +69,7 @@ class Access:
 
     def __init__(self, settings: AppSettings) -> None:
         self.needs_token = token_is_needed(settings)
-        self._given = None if settings.token is None else _digest(settings.token.get_secret_value())
+        self._given = None if settings.token is None else token_digest(settings.token.get_secret_value())
         self._path = token_path(settings.home)
         self._seen: tuple[int, int] | None = None
         self._kept: bytes | None = None
@@ -77,7 +77,12 @@ class Access:
     def admits(self, token: str) -> bool:
         """Whether this is the token; always false where none is set."""
         wanted = self._given or self._stored()
-        return wanted is not None and hmac.compare_digest(_digest(token), wanted)
+        return wanted is not None and hmac.compare_digest(token_digest(token), wanted)
+
+    def proof(self, nonce: str) -> str | None:
+        """What shows a client that this server knows its token; None where it asks for none, or has none yet."""
+        known = (self._given or self._stored()) if self.needs_token else None
+        return None if known is None else proof_of(known, nonce)
 
     def _stored(self) -> bytes | None:
         try:
@@ -88,7 +93,3 @@ class Access:
         except (OSError, ValueError, KeyError, TypeError):
             self._kept, self._seen = None, None
         return self._kept
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

@@ -34,7 +34,7 @@ _CURVES = ("train/loss", "train/grad_norm")
 _RECENT = (
     *_CURVES, "eval/loss", "train/loss_scale", "train/skipped_steps", "time/step", "time/stall", "prefetch/hit_rate",
     "prefetch/late_rate", "prefetch/miss_rate", "prefetch/optimal_hit_rate", "throughput/tokens_per_second",
-    "accumulation/micro_batch_size",
+    "accumulation/micro_batch_size", "transfer/host_to_device",
 )  # fmt: skip
 _OF_TRANSFERS = {Knob.PREFETCH_WINDOW, Knob.MAX_GPU_BLOCKS, Knob.POLICY}
 

@@ -23,6 +23,17 @@ def list_checkpoints(run_dir: Path, run_id: str, recorded: Iterable[StoredCheckp
     return sorted(shown, key=lambda one: one.step)
 
 
+def last_in_words(run_dir: Path, run_id: str, recorded: Iterable[StoredCheckpoint]) -> str:
+    """The newest checkpoint that the disk holds whole, and why a newer one can't be used."""
+    listed = list_checkpoints(run_dir, run_id, recorded)
+    whole = [one for one in listed if not one.broken]
+    if not listed:
+        return "no checkpoint"
+    words = f"last checkpoint at step {whole[-1].step}" if whole else "no whole checkpoint on disk"
+    newest = listed[-1]
+    return f"{words} (that of step {newest.step} can't be used: {newest.broken})" if newest.broken else words
+
+
 def set_pin(run_dir: Path, run_id: str, step: int, *, pinned: bool) -> None:
     """Keep a checkpoint from being rotated away, or no longer. Raises CheckpointNotFound, OSError."""
     one = next((one for one in _found(run_dir) if one.step == step and _is_of(one, run_id)), None)

@@ -17,6 +17,7 @@ from horizon_app.contracts.events import SERVER, Event, LogWritten
 from horizon_app.contracts.run_state import ENDED, Cause, RunState
 from horizon_app.control import process_watch
 from horizon_app.control.checklist import ChecklistPace, update_checklist
+from horizon_app.control.checkpoints import last_in_words
 from horizon_app.control.errors import IllegalTransition, RunNotFound
 from horizon_app.control.hub import Hub
 from horizon_app.control.journal_follower import JournalFollower
@@ -243,8 +244,8 @@ class Supervisor:
             folder_gone=self._folder.is_gone,
         )  # fmt: skip
         with self._database.read() as tx:
-            saved = checkpoints_of(tx, self._run.id)
-        last = f"last checkpoint at step {saved[-1].step}" if saved else "no checkpoint"
+            recorded = checkpoints_of(tx, self._run.id)
+        last = last_in_words(self._folder.path, self._run.id, recorded)
         return f"{end.describe()}; {self._run.step} optimizer steps done, {last}", end.cause
 
     def _attend(self) -> None:

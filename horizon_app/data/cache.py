@@ -15,6 +15,7 @@ from typing import Any
 import tokenizers
 import xxhash
 
+from horizon_app.contracts.confinement import open_confined
 from horizon_app.data.errors import DataError, DataStopped, refused
 from horizon_app.data.samples import Samples, SampleWriter, open_samples
 
@@ -109,7 +110,7 @@ def _key(files: Sequence[Path], options: dict[str, Any], should_stop: Callable[[
 def _content_digest(path: Path, should_stop: Callable[[], bool]) -> str:
     digest = xxhash.xxh3_128()
     try:
-        with path.open("rb") as file:
+        with open_confined(path) as file:
             while chunk := file.read(_READ_BYTES):
                 digest.update(chunk)
                 if should_stop():

@@ -125,10 +125,10 @@ def _has_row_columns(line: str) -> bool:
 
 def _parquet(path: Path) -> Iterator[Record]:
     """Parquet is read from its end, so a compressed file is unpacked beside it first."""
-    if not compression(path):
-        yield from read_parquet(path, shapes.ROW_KEYS)
-        return
-    with tempfile.NamedTemporaryFile(suffix=".parquet") as plain, open_bytes(path) as file:
-        shutil.copyfileobj(file, plain)
-        plain.flush()
-        yield from read_parquet(Path(plain.name), shapes.ROW_KEYS)
+    with open_bytes(path) as file:
+        if not compression(path):
+            yield from read_parquet(file, shapes.ROW_KEYS)
+            return
+        with tempfile.TemporaryFile() as plain:
+            shutil.copyfileobj(file, plain)
+            yield from read_parquet(plain, shapes.ROW_KEYS)

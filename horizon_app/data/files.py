@@ -10,6 +10,7 @@ from typing import IO, cast
 
 import zstandard
 
+from horizon_app.contracts.confinement import open_confined
 from horizon_app.data.errors import ProblemList
 
 TEXT_SUFFIXES = (".txt", ".md")
@@ -58,7 +59,7 @@ def is_document(path: Path) -> bool:
 def compression(path: Path) -> str:
     """`gzip`, `zstd` or nothing, by the first bytes. Raises Unreadable."""
     try:
-        with path.open("rb") as file:
+        with open_confined(path) as file:
             start = file.read(4)
     except OSError as error:
         raise Unreadable(f"the file can't be read: {error.strerror or error}") from error
@@ -72,7 +73,7 @@ def open_bytes(path: Path) -> Generator[IO[bytes]]:
     """The file's plain bytes from its start. What goes wrong while they are read is raised as Unreadable."""
     packed = compression(path)
     try:
-        with path.open("rb") as file:
+        with open_confined(path) as file:
             if packed == "gzip":
                 with gzip.GzipFile(fileobj=file) as unpacked:
                     yield cast(IO[bytes], io.BufferedReader(unpacked, _READ_BYTES))

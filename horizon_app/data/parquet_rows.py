@@ -3,8 +3,7 @@
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from horizon_app.data.errors import BadRow
 from horizon_app.data.records import BrokenFile, Record
@@ -12,14 +11,14 @@ from horizon_app.data.records import BrokenFile, Record
 _ROWS_AT_ONCE = 256
 
 
-def read_parquet(path: Path, wanted: Collection[str]) -> Iterator[Record]:
+def read_parquet(file: IO[bytes], wanted: Collection[str]) -> Iterator[Record]:
     """Each row with those of the `wanted` columns that are there. Raises BrokenFile, also for a file cut short."""
     arrow, parquet = cast(Any, import_module("pyarrow")), cast(Any, import_module("pyarrow.parquet"))
     try:
-        with parquet.ParquetFile(path) as file:
-            known = [name for name in file.schema_arrow.names if name in wanted]
+        with parquet.ParquetFile(file) as table:
+            known = [name for name in table.schema_arrow.names if name in wanted]
             number = 0
-            for batch in file.iter_batches(_ROWS_AT_ONCE, columns=known or None):
+            for batch in table.iter_batches(_ROWS_AT_ONCE, columns=known or None):
                 size = batch.nbytes // max(1, batch.num_rows)
                 for row in batch.to_pylist():
                     number += 1

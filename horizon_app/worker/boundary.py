@@ -62,6 +62,10 @@ class StepBoundary:
     def __init__(self, parts: BoundaryParts) -> None:
         self._p = parts
 
+    def before_first(self, step: int) -> None:
+        """Hold where that was asked for while the parts were made, with `step` steps done before. Raises EngineError"""
+        self._hold_while_asked(step)
+
     def after_step(self, step: int) -> None:
         """Measure, save and hold, whatever is due after `step`. Raises EngineError, CheckpointNotWritten."""
         parts = self._p
@@ -130,13 +134,13 @@ class StepBoundary:
         parts.engine.settle()
         if pause.take_save():
             self._try_to_save(step)
-        self._enter(RunState.PAUSED, f"{pause.reason} (after optimizer step {step})")
+        self._enter(RunState.PAUSED, f"{pause.reason} ({_after(step)})")
         while True:
             self._wait(step)
             if self._is_to_end():
                 return
             if not owes_save or self._try_to_save(step):
-                self._enter(RunState.RUNNING, f"goes on after optimizer step {step}")
+                self._enter(RunState.RUNNING, f"goes on {_after(step)}")
                 return
             pause.ask("a checkpoint still can't be written")
 
@@ -145,7 +149,7 @@ class StepBoundary:
         attendance = parts.attendance()
         while pause.reason and not self._is_to_end():
             pause.wait(_POLL_S)
-            if parts.wishes.save.is_set() or pause.take_save():
+            if step and (parts.wishes.save.is_set() or pause.take_save()):  # before the first step nothing is new
                 parts.wishes.save.clear()
                 self._try_to_save(step)
             if attendance.lonely_s() > parts.orphan_s:
@@ -177,6 +181,10 @@ class StepBoundary:
 
     def _is_to_end(self) -> bool:
         return self._p.wishes.stop.requested or self._p.is_unwanted()
+
+
+def _after(step: int) -> str:
+    return f"after optimizer step {step}" if step else "before the first optimizer step"
 
 
 def _saving(step: int) -> str:

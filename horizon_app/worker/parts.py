@@ -12,6 +12,7 @@ from horizon_app.data.batches import Batch, BatchSource
 from horizon_app.engine.telemetry.sink import TelemetrySink
 from horizon_app.engine.training.requests import Continuation, Evaluation, OnTokens, Sampling
 from horizon_app.worker.checkpoints import Snapshot
+from horizon_app.worker.heeding_import import import_heeding_stop
 from horizon_app.worker.knob_request import TakesChanges
 from horizon_app.worker.order import DataPaths
 
@@ -154,9 +155,9 @@ class Builders:
     """How a session gets its parts."""
 
     data: Callable[[DataSpec, DataPaths, Path, ShouldStop], TrainingData]
-    """From the data section, the files and the tokenizer's folder. Raises DataStopped."""
+    """From the data section, the files and the tokenizer's folder. Raises DataStopped, ImportStopped."""
     engine: Callable[[RunSpec, Path, Path, TelemetrySink, ShouldStop], TrainingEngine]
-    """From the spec, the model's folder, the disk tier's folder and the sink. Raises BuildStopped."""
+    """From the spec, the model's folder, the disk tier's folder and the sink. Raises BuildStopped, ImportStopped."""
     writer: Callable[[DataSpec, Path], Writer]
     """From the data section and the model's folder."""
 
@@ -167,7 +168,8 @@ def real_builders() -> Builders:
 
 
 def _load_data(spec: DataSpec, paths: DataPaths, tokenizer_dir: Path, should_stop: ShouldStop) -> TrainingData:
-    from horizon_app.data.dataset import load_dataset  # transformers takes seconds
+    import_heeding_stop("transformers.models.auto.tokenization_auto", should_stop)  # seconds, with torch
+    from horizon_app.data.dataset import load_dataset
 
     return load_dataset(
         spec, paths=paths.train, eval_paths=paths.evaluation, tokenizer_dir=tokenizer_dir, cache_dir=paths.cache_dir,
@@ -184,6 +186,7 @@ def _load_writer(spec: DataSpec, model_dir: Path) -> Writer:
 def _build_engine(
     spec: RunSpec, model_dir: Path, disk_dir: Path, sink: TelemetrySink, should_stop: ShouldStop
 ) -> TrainingEngine:
-    from horizon_app.engine.training.engine import Engine, EngineConfig  # torch takes seconds
+    import_heeding_stop("horizon_app.engine.training.engine", should_stop)  # seconds
+    from horizon_app.engine.training.engine import Engine, EngineConfig
 
     return Engine(EngineConfig.from_spec(spec, model_dir, disk_dir), sink, should_stop=should_stop)

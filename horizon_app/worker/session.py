@@ -11,6 +11,7 @@ import psutil
 
 from horizon_app.contracts.checkpoints import SPEC
 from horizon_app.contracts.commands import Command, ContinueRun, PauseRun, SaveCheckpoint, StopRun
+from horizon_app.contracts.confinement import confined_to
 from horizon_app.contracts.events import WORKER, PeakUse, RunOutcome, StateChanged
 from horizon_app.contracts.run_spec import DEFAULT_STEPS, TrainingSpec
 from horizon_app.contracts.run_state import RunState
@@ -25,6 +26,7 @@ from horizon_app.worker.event_sink import EventSink, JournalLogHandler
 from horizon_app.worker.failure import failure_reason, trace_lines
 from horizon_app.worker.generation_config import generation_config_faults
 from horizon_app.worker.heartbeat import Heartbeat
+from horizon_app.worker.heeding_import import ImportStopped
 from horizon_app.worker.intervals import Intervals
 from horizon_app.worker.knob_request import KnobRequest
 from horizon_app.worker.observer import Observer
@@ -73,6 +75,8 @@ class Session:
             state, reason = RunState.STOPPED, f"{self._stop.cause} while {self._doing}, which are as they were"
         except (DataStopped, BuildStopped):
             state, reason = self._stopped(f"while {self._doing}")
+        except ImportStopped as error:
+            state, reason = self._stopped(f"while {self._doing} (importing {error})")
         # The worker's entry: whatever goes wrong, in any library, becomes a failed run with its whole trace.
         except (Exception, SystemExit) as error:  # noqa: BLE001
             for line in trace_lines(error):
@@ -113,7 +117,8 @@ class Session:
         saver = self._saver = CheckpointSaver(folder, self._sink, start.step)
         self._doing = "reading the data"
         order.require_inside(start.model_dir)
-        data = self._builders.data(order.spec.data, order.data_paths, start.model_dir, self._should_stop)
+        with confined_to(order.folders):  # reading may take hours, in which a file may become a link
+            data = self._builders.data(order.spec.data, order.data_paths, start.model_dir, self._should_stop)
         self._note_data(data)
         refuse_other_data(start, data.fingerprint)
         total_steps = optimizer_steps(order.spec.training, data)
@@ -182,6 +187,7 @@ class Session:
         source = data.source(spec.training.global_batch_size)
         self._knobs.serve(engine, intervals)
         intervals.apply(self._steps_done + 1)
+        boundary.before_first(self._steps_done)
         self._steps_done = engine.train(source, total_steps, self._should_stop, on_step)
         boundary.finish(self._steps_done)
 

@@ -279,6 +279,17 @@ def test_e14_stranger_on_the_port_of_a_server_that_was_killed_is_sent_nothing(
     assert stranger.seen == []
 
 
+def test_e14_stranger_on_the_port_that_a_server_tells_of_is_sent_no_token_and_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HORIZON_TOKEN", TOKEN)
+    with serving(Stranger()) as stranger, ServerClaim(tmp_path, "127.0.0.1", stranger.port):
+        done = run_horizon("runs", "list", home=tmp_path)
+    assert done.exit_code == 1 and len(done.stderr.splitlines()) == 1
+    assert "does not know this access token, so it was not sent there" in told(done)
+    assert stranger.seen and not any(TOKEN in request for request in stranger.seen)
+
+
 def test_e14_command_line_without_the_right_token_is_refused_in_one_line_and_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

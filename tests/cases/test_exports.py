@@ -15,19 +15,23 @@ from transformers import AutoModelForCausalLM, Qwen3MoeConfig
 from horizon_app.contracts.confinement import LeadsOut
 from horizon_app.contracts.events import LogWritten
 from horizon_app.contracts.export import ExportDtype, Exported, ExportFormat, ExportOrder
+from horizon_app.control import exports
+from horizon_app.control.errors import ExportFailed
 from horizon_app.engine.errors import CheckpointUnusable
 from horizon_app.engine.model.load_check import check
 from horizon_app.worker import export as worker_export
 from horizon_app.worker.parts import real_builders
 from horizon_app.worker.session import Session
 from horizon_app.worker.stop_request import StopRequest
+from tests.support.commands import run_horizon
 from tests.support.engines import engine_config, running
 from tests.support.run_folders import read_journal
-from tests.support.server import ServerProcess
+from tests.support.server import ServerProcess, furnish_home
 from tests.support.tiny_models import RandomBatches
 from tests.support.trained_home import horizon, write_chat_model
 
 INPUTS = Path(__file__).parent / "inputs"
+PAYLOADS: list[str] = json.loads((INPUTS / "E13" / "payloads.json").read_text())
 CHATS = INPUTS / "_common" / "chat-12.jsonl"
 HELD_OUT = [RandomBatches(sequences=2, vocabulary=260).batch(7)]
 
@@ -218,3 +222,61 @@ def test_e13_export_of_a_checkpoint_that_holds_a_link_is_refused(tmp_path: Path)
     with pytest.raises(CheckpointUnusable, match=r"notes\.txt is a link, to /etc/hostname"):
         export(tmp_path / "checkpoint", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture(scope="module")
+def e13_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A home on the folder of E13, with the secret beside it and a link that leads there; and a run with a model."""
+    folder = tmp_path_factory.mktemp("E13")
+    shutil.copytree(INPUTS / "E13" / "outside", folder / "outside")
+    home = furnish_home(folder / "data")
+    shutil.copy(INPUTS / "E13" / "data" / "ok.jsonl", home / "ok.jsonl")
+    (home / "link.jsonl").symlink_to("../outside/secret.txt")
+    with ServerProcess(home) as server:
+        run_id = server.submit(2)
+        server.wait_state(run_id, "finished")
+    shutil.copytree(INPUTS / "D06" / "model", home / "runs" / run_id / "checkpoints" / "2")
+    return home, run_id
+
+
+@pytest.mark.usefixtures("loads_here")
+@pytest.mark.parametrize("payload", [one for one in PAYLOADS if "\0" not in one])  # which no command line can hold
+def test_e13_model_exported_to_an_odd_path_is_written_there_alone_or_refused_and_shows_nothing(
+    payload: str, e13_run: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, run_id = e13_run
+    (home.parent / "user").mkdir(exist_ok=True)
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("HOME", str(home.parent / "user"))
+    monkeypatch.setattr(exports, "_run", in_this_process)
+    before = files_beside_runs(home.parent)
+    done = run_horizon("runs", "export", run_id, "--model", payload, "--json", home=home)
+    assert "SECRET-CANARY" not in done.output and "Traceback" not in done.output
+    after = files_beside_runs(home.parent)
+    assert {path: after.get(path) for path in before} == before, "whatever was there is as it was"
+    made = after.keys() - before.keys()
+    if done.exit_code != 0:
+        assert not made and len(done.stderr.splitlines()) == 1, done.stderr
+        return
+    target = (home / Path(payload).expanduser()).resolve()
+    assert json.loads(done.stdout)["path"] == str(target)
+    assert made and all(path.is_relative_to(target) for path in made)
+    assert target.is_relative_to(home.parent), "only the user's own home folder lies elsewhere"
+    shutil.rmtree(target)
+
+
+def in_this_process(order: ExportOrder, _log: Path, on_stage: Callable[[str], None]) -> Exported:
+    """What the process that exports does and how its end is told: one of its own takes seconds to import torch."""
+    said: list[Any] = []
+    worker_export.main(order, said.append)
+    for event in said[:-1]:
+        on_stage(event.message)
+    if isinstance(said[-1], Exported):
+        return said[-1]
+    raise ExportFailed(said[-1].message)
+
+
+def files_beside_runs(folder: Path) -> dict[Path, bytes]:
+    """Every file below a folder but those of the runs and of the database."""
+    files = (path for path in folder.rglob("*") if path.is_file() and "runs" not in path.parts)
+    return {path: path.read_bytes() for path in files if not path.name.startswith(("horizon.db", "server"))}

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,8 @@ from horizon_app.control.patience import patience_s
 from horizon_app.control.process_watch import processes_of
 from horizon_app.settings import AppSettings
 from horizon_app.store.runs import get_run
+from tests.support.commands import ROOT
+from tests.support.run_folders import states
 from tests.support.server import ServerProcess, furnish_home, scripted_spec, wait_for
 from tests.support.stores import add_run, open_store
 
@@ -110,6 +113,24 @@ def test_run_stopped_while_it_prepares_ends_by_itself_with_its_children(slow_ser
     wait_for(lambda: has_gone(server, run_id), "nothing is left of it")
     answer = server.client.post(f"/runs/{run_id}/stop")
     assert answer.status_code == 409 and "stopped" in answer.json()["detail"]
+
+
+def test_run_stopped_while_its_worker_imports_torch_is_stopping_at_once_and_soon_stopped(tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    begun = tmp_path / "begun"
+    text = f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep(600)\n"
+    (tmp_path / "torch" / "__init__.py").write_text(text)
+    with ServerProcess(
+        furnish_home(tmp_path / "home"), HORIZON_WORKER_MODULE="horizon_app.worker",
+        PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}",
+    ) as server:  # fmt: skip
+        run_id = server.submit(5)
+        wait_for(begun.exists, "torch is being imported", deadline_s=60)
+        assert server.post(f"/runs/{run_id}/stop")["state"] in ("stopping", "stopped")
+        run = server.wait_state(run_id, "stopped")
+        wait_for(lambda: not processes_of(run_id), "its worker is gone")
+    assert run["reason"].startswith("asked to stop while reading the data (importing ")
+    assert states(server.home / "runs" / run_id) == ["stopped"], "the worker ended by itself, and said so once"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from horizon_app.contracts.commands import ContinueRun, PauseRun
+from horizon_app.contracts.commands import Command, ContinueRun, PauseRun
+from horizon_app.worker.boundary import StepBoundary
 from tests.integration.test_disk_tier import PAGED, STEPS, losses, run
 from tests.integration.test_worker_engine import order, trouble
 from tests.support.commands import run_horizon, start_horizon, write_spec
@@ -19,25 +20,40 @@ from tests.support.run_folders import read_journal, states, wait_until
 IN_RAM: dict[str, Any] = {**PAGED, "offload": {**PAGED["offload"], "host_memory": "auto", "disk": "off"}}
 
 
-def go_on_when_paused(run_dir: Path) -> None:
-    wait_until(lambda: states(run_dir)[-1:] == ["paused"], "it holds", 60)
+def tell(run_dir: Path, command: Command) -> None:
     with (run_dir / "commands.jsonl").open("a") as file:
-        file.write(ContinueRun().model_dump_json() + "\n")
+        file.write(command.model_dump_json() + "\n")
+
+
+def go_on_when_paused(run_dir: Path) -> None:
+    wait_until(lambda: states(run_dir)[-1:] == ["paused"], "it holds before the first step", 60)
+    tell(run_dir, ContinueRun())
+    wait_until(lambda: states(run_dir).count("paused") == 2, "it holds once more", 60)
+    tell(run_dir, ContinueRun())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sections", [IN_RAM, PAGED], ids=["in RAM", "on disk"])
 def test_run_that_was_paused_has_the_losses_and_weights_of_an_unbroken_one_to_the_last_bit(
-    tmp_path: Path, sections: dict[str, Any]
+    tmp_path: Path, sections: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unbroken, paused = order(tmp_path / "unbroken", **sections), order(tmp_path / "paused", **sections)
     assert run(unbroken, FaultyDisk()) == 0, trouble(unbroken)
-    (paused / "commands.jsonl").write_text(PauseRun(save=True).model_dump_json() + "\n")
+    after_step = StepBoundary.after_step
+
+    def asked_after_step_2(boundary: StepBoundary, step: int) -> None:
+        if step == 2:
+            tell(paused, PauseRun(save=True))
+            wait_until(lambda: boundary._p.wishes.pause.reason, "the command is read")
+        after_step(boundary, step)
+
+    tell(paused, PauseRun())
+    monkeypatch.setattr(StepBoundary, "after_step", asked_after_step_2)
     helper = threading.Thread(target=go_on_when_paused, args=(paused,))
     helper.start()
     assert run(paused, FaultyDisk()) == 0, trouble(paused)
     helper.join()
-    assert states(paused) == ["running", "paused", "running", "finished"]
+    assert states(paused) == ["running", "paused", "running", "paused", "running", "finished"]
     assert losses(paused) == losses(unbroken) and len(losses(paused)) == STEPS
     ours, theirs = (load_file(d / "checkpoints" / str(STEPS) / "model.safetensors") for d in (paused, unbroken))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

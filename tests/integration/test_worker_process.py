@@ -111,3 +111,22 @@ def test_worker_without_a_folder_says_how_it_is_called(tmp_path: Path) -> None:
     assert found.returncode == 2
     assert "RUN_DIR" in found.stderr
     assert not (tmp_path / "missing").exists()
+
+
+def test_worker_on_a_signal_while_it_imports_torch_ends_stopped_without_waiting_for_it(tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    begun = tmp_path / "begun"
+    text = f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep(600)\n"
+    (tmp_path / "torch" / "__init__.py").write_text(text)
+    run_dir = make_run_folder(tmp_path / "run")
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "horizon_app.worker", str(run_dir)], cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}, start_new_session=True,
+    )  # fmt: skip
+    wait_until(begun.exists, "it imports torch", 60)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(timeout=20) == 0
+    assert states(run_dir) == ["stopped"]
+    reason = json.loads((run_dir / "exit.json").read_text())["reason"]
+    assert reason.startswith("stopped by SIGTERM while reading the data (importing transformers.")
+    assert reason.endswith("nothing saved")

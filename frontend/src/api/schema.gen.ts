@@ -949,6 +949,11 @@ export interface components {
          */
         Health: {
             /**
+             * Proof
+             * @description where a nonce was given: shows that this server knows its access token; null: it asks for none
+             */
+            proof?: string | null;
+            /**
              * Status
              * @default ok
              * @constant

@@ -1,28 +1,32 @@
 """The machine, its models and data, the spec's schema, liveness, the example."""
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
 import horizon_app
-from horizon_app.api.deps import Past, Station
+from horizon_app.api.deps import Door, Past, Station
 from horizon_app.api.schemas import PreviewQuery
 from horizon_app.contracts.checks import MachineReport
 from horizon_app.contracts.data_view import DataPreview
 from horizon_app.contracts.machine_view import DatasetsAnswer, ExampleAnswer, Health, ModelsAnswer, SystemAnswer
 from horizon_app.contracts.problems import Problem
 from horizon_app.contracts.run_spec import spec_schema
+from horizon_app.contracts.server_proof import NONCE_PATTERN
 from horizon_app.control.catalog import list_datasets, list_models
 from horizon_app.control.doctor.report import examine
 from horizon_app.control.example import write_example
 
 router = APIRouter(tags=["machine"])
+Nonce = Annotated[str | None, Query(pattern=NONCE_PATTERN, description="32 random hexadecimal digits")]
 
 
 @router.get("/healthz")
-async def healthz() -> Health:  # on the loop: it is told however busy the threads are
-    """That the server lives."""
-    return Health(version=horizon_app.__version__)
+async def healthz(door: Door, nonce: Nonce = None) -> Health:  # on the loop: it is told however busy the threads are
+    """That the server lives; to a client that names a number used once, also that it is the one with the token."""
+    proof = None if nonce is None else await asyncio.to_thread(door.proof, nonce)
+    return Health(version=horizon_app.__version__, proof=proof)
 
 
 @router.get("/system")

@@ -128,4 +128,7 @@ def calmer(facts: RunFacts) -> list[Proposal]:
             values["training.max_grad_norm"] = 1.0
             text = f"{text}; and clip the gradient norm to 1, which is off"
         found.append(Proposal(text=text, values=values))
-    return [*found, Proposal(text="look at the data of these steps, and at the weights with `horizon model inspect`")]
+    more = (
+        "look at the data of these steps, and at the weights with `horizon model inspect`; more sequences a step and "
+    )
+    return [*found, Proposal(text=f"{more}layers in fp32 (precision.keep_fp32) make it steadier")]

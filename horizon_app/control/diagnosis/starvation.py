@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from horizon_app.contracts.checks import Verdict
 from horizon_app.contracts.knobs import Knob
 from horizon_app.contracts.run_checks import Finding
+from horizon_app.contracts.sizes import show_bytes
 from horizon_app.contracts.spec_words import Policy
 from horizon_app.control.diagnosis.facts import RunFacts
 from horizon_app.control.diagnosis.robust import mean, share
@@ -45,6 +46,8 @@ class _Seen:
     miss: float
     optimum: float
     tokens: float
+    copied: float
+    """Bytes that came to the device in a second."""
 
     @property
     def stalled(self) -> float:
@@ -63,11 +66,11 @@ def starvation(facts: RunFacts) -> Finding:
         f"hit rate {seen.hit:.1%} (without prefetching {seen.optimum:.1%} at best), {seen.late:.1%} late, "
         f"{seen.miss:.1%} missed; "
         f"window {_told(facts, Knob.PREFETCH_WINDOW)}, {_told(facts, Knob.MAX_GPU_BLOCKS)} slots, "
-        f"{seen.tokens:,.0f} tokens a step"
+        f"{seen.tokens:,.0f} tokens a step; {show_bytes(seen.copied)} a second came to the device"
     )
     numbers = {
         "stall_share": seen.stalled, "hit_rate": seen.hit, "late_rate": seen.late, "miss_rate": seen.miss,
-        "optimal_hit_rate": seen.optimum, "tokens_per_step": seen.tokens,
+        "optimal_hit_rate": seen.optimum, "tokens_per_step": seen.tokens, "copied_bytes_per_second": seen.copied,
     }  # fmt: skip
     symptoms = [Symptom(verdict=verdict, evidence=evidence, proposals=_proposals(facts, seen))
                 for verdict in _verdicts(seen.stalled)]  # fmt: skip
@@ -94,6 +97,7 @@ def _look(facts: RunFacts) -> _Seen:
         stall_s=mean([waited[step] for step in steps] or [0.0]),
         hit=average("prefetch/hit_rate", 1.0), late=average("prefetch/late_rate", 0.0),
         miss=average("prefetch/miss_rate", 0.0), optimum=average("prefetch/optimal_hit_rate", 1.0),
+        copied=average("transfer/host_to_device", 0.0),
         tokens=mean([speeds[step] * taken[step] for step in steps if step in speeds] or [0.0]),
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from horizon_app.api import access
 from horizon_app.api.app import create_app
+from horizon_app.contracts.server_proof import proof_of, token_digest
 from horizon_app.control.access import new_token
 from horizon_app.settings import AppSettings
 from tests.support.server import furnish_home, scripted_spec
@@ -57,6 +58,17 @@ def test_api_without_the_token_is_401_and_says_how(closed: TestClient, path: str
 @pytest.mark.parametrize("path", ["/", "/docs", "/api/v1/healthz"])
 def test_pages_and_liveness_are_for_everybody(closed: TestClient, path: str) -> None:
     assert closed.get(path).status_code == 200
+
+
+def test_liveness_shows_whoever_names_a_nonce_that_it_knows_the_token(closed: TestClient, tmp_path: Path) -> None:
+    nonce, other = "0123456789abcdef" * 2, "f" * 32
+    shown = closed.get("/api/v1/healthz", params={"nonce": nonce}).json()["proof"]
+    assert shown == proof_of(token_digest(TOKEN), nonce)
+    assert shown not in (proof_of(token_digest(TOKEN), other), proof_of(token_digest("another-token-0123"), nonce))
+    assert closed.get("/api/v1/healthz").json()["proof"] is None
+    assert closed.get("/api/v1/healthz", params={"nonce": "short"}).status_code == 422
+    open_one = TestClient(create_app(AppSettings(home=tmp_path)), base_url="http://127.0.0.1:8321")
+    assert open_one.get("/api/v1/healthz", params={"nonce": nonce}).json()["proof"] is None
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer"])

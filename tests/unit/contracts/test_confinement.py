@@ -1,10 +1,17 @@
 """What lies in a run's folders, whatever links are there by now."""
 
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
-from horizon_app.contracts.confinement import LeadsOut, require_all_inside, require_inside
+from horizon_app.contracts.confinement import (
+    LeadsOut,
+    confined_to,
+    open_confined,
+    require_all_inside,
+    require_inside,
+)
 
 
 @pytest.fixture
@@ -51,3 +58,32 @@ def test_link_anywhere_below_a_folder_that_leads_out_is_refused(home: Path, tmp_
     with pytest.raises(LeadsOut, match=Path(link).name):
         require_all_inside(home / "model", [home])
     require_all_inside(home / "model", None)
+
+
+def test_file_that_is_opened_through_a_link_has_to_lie_inside(home: Path) -> None:
+    (home / "data.txt").symlink_to("../outside/secret.txt")
+    with confined_to([home]):
+        with open_confined(home / "model" / "blob") as file:
+            assert file.read() == b"{}"
+        with pytest.raises(LeadsOut, match=r"outside/secret\.txt now"):
+            open_confined(home / "data.txt")
+    with open_confined(home / "data.txt") as file:
+        assert file.read() == b"secret", "whoever is not confined opens what the user may"
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the system does not tell what a descriptor leads to")
+def test_path_that_leads_out_only_while_it_is_opened_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, opened = home / "data.txt", Path.open
+    path.write_text("inside")
+
+    def swapped(self: Path, mode: str) -> IO[Any]:
+        kept = path.rename(home / "kept.txt")
+        path.symlink_to("../outside/secret.txt")
+        file = opened(self, mode)
+        path.unlink()
+        kept.rename(path)
+        return file
+
+    monkeypatch.setattr(Path, "open", swapped)
+    with confined_to([home]), pytest.raises(LeadsOut):
+        open_confined(path)

@@ -17,6 +17,7 @@ from horizon_app.control.diagnosis.facts import MemoryFacts, RunFacts, Shortage
 from horizon_app.control.diagnosis.oscillation import oscillation
 from horizon_app.control.diagnosis.report import diagnose
 from horizon_app.control.diagnosis.shortage import shortage
+from horizon_app.control.diagnosis.slowness import slowness
 from horizon_app.control.diagnosis.starvation import starvation
 from horizon_app.control.knob_values import ranges
 from horizon_app.control.spec_changes import laid_over
@@ -142,6 +143,54 @@ def test_loss_that_jumps_to_and_fro_overshoots_and_one_off_by_chance_wants_more_
     assert bound.remedy == Remedy(by="clone", set={"training.learning_rate": 1e-5})
 
 
+def crawling(steps: int = 400, part: float = 0.004, fall: float = 0.04, **changes: Any) -> Finding:
+    losses = noisy(lambda step: 3.0 * (1 - fall * step / steps), steps, part, steps)
+    norms = noisy(lambda _: 1.2, steps, 0.2, steps)
+    settings = {"training.warmup_steps": 10, **{f"training.{key}": value for key, value in changes.items()}}
+    return slowness(facts_of({"train/loss": losses, "train/grad_norm": norms}, changes=settings))
+
+
+def test_loss_that_crawls_down_a_straight_line_gets_a_higher_learning_rate() -> None:
+    found = crawling()
+    assert found.verdict is Verdict.WARNING
+    assert "in 390 steps, in a straight line" in found.evidence
+    assert found.remedy == Remedy(by="clone", set={"training.learning_rate": 6e-5})
+    assert found.numbers["fall"] == pytest.approx(0.031, abs=0.005)
+
+
+def test_loss_that_crawls_with_more_sequences_a_step_than_it_needs_gets_fewer() -> None:
+    found = crawling(global_batch_size=256)
+    assert found.remedy == Remedy(by="clone", set={"training.global_batch_size": 128})
+    assert "256 sequences a step" in found.evidence
+    assert crawling(global_batch_size=32).remedy == Remedy(by="clone", set={"training.learning_rate": 6e-5})
+
+
+@pytest.mark.parametrize(
+    "calm",
+    [
+        {"fall": 0.3},  # learns
+        {"part": 0.1},  # can't be told from chance
+        {"fall": -0.04},  # rises, which is another check's
+        {"fall": 0.0},
+    ],
+)
+def test_loss_that_is_not_known_to_crawl_is_left_alone(calm: dict[str, Any]) -> None:
+    assert crawling(**calm).verdict is Verdict.OK
+
+
+def test_slow_loss_is_not_judged_before_as_many_steps_as_its_warm_up_took() -> None:
+    assert crawling(steps=205).verdict is Verdict.UNKNOWN
+    assert crawling(steps=700, warmup_steps=400).evidence == (
+        "300 losses were measured since the warm-up of 400 steps; 400 are needed"
+    )
+
+
+def test_loss_that_crawls_while_its_gradients_fade_has_found_its_place() -> None:
+    losses = noisy(lambda step: 3.0 * (1 - 0.0001 * step), 400, 0.004, 400)
+    norms = [2.0 * 0.99**step for step in range(400)]
+    assert slowness(facts_of({"train/loss": losses, "train/grad_norm": norms})).verdict is Verdict.OK
+
+
 def test_clipped_steps_are_counted() -> None:
     found = oscillation(facts_of({"train/loss": [2.0] * 60, "train/grad_norm": [0.5] * 45 + [3.0] * 15}))
     assert (found.verdict, found.numbers["clipped_share"]) == (Verdict.OK, 0.25)
@@ -151,7 +200,7 @@ def starved(steps: int = 60, *, stall: float = 0.6, knobs: dict[str, Any] | None
     rates = {"hit": 0.6, "late": 0.35, "miss": 0.05, "optimal": 0.62, **more.pop("rates", {})}
     curves = {
         "time/step": [1.0] * steps, "time/stall": [stall] * steps,
-        "throughput/tokens_per_second": [512.0] * steps,
+        "throughput/tokens_per_second": [512.0] * steps, "transfer/host_to_device": [3.0 * GIB] * steps,
         "prefetch/hit_rate": [rates["hit"]] * steps, "prefetch/late_rate": [rates["late"]] * steps,
         "prefetch/miss_rate": [rates["miss"]] * steps, "prefetch/optimal_hit_rate": [rates["optimal"]] * steps,
     }  # fmt: skip
@@ -163,6 +212,7 @@ def test_device_that_waits_for_late_blocks_gets_a_wider_window_while_it_runs() -
     found = starved()
     assert found.verdict is Verdict.PROBLEM
     assert "waited 60% of the last 50 steps" in found.evidence and "512 tokens a step" in found.evidence
+    assert "3 GiB a second came to the device" in found.evidence
     assert found.remedy == Remedy(by="knobs", set={"prefetch_window": 5})
     ended = starved(state=RunState.FINISHED)
     assert ended.remedy == Remedy(by="clone", set={"offload.prefetch_window": 5})
@@ -240,4 +290,6 @@ def test_every_value_that_is_proposed_is_one_that_the_spec_takes() -> None:
         for finding in diagnose(facts_of(bad, state=state)):
             if finding.remedy is not None and finding.remedy.by == "clone":
                 parse_spec(laid_over(SPEC, finding.remedy.set))
-    assert set(verdicts(facts_of(bad))) == {"device_starved", "out_of_memory", "divergence", "oscillation"}
+    assert set(verdicts(facts_of(bad))) == {
+        "device_starved", "out_of_memory", "divergence", "oscillation", "slow_learning",
+    }  # fmt: skip

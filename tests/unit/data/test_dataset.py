@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from horizon_app.contracts.confinement import LeadsOut, confined_to
 from horizon_app.contracts.data_spec import DataSpec
 from horizon_app.data.batches import IGNORE, Batch
 from horizon_app.data.dataset import Dataset, load_dataset
@@ -317,3 +318,25 @@ def test_eval_data_of_its_own_is_given_once_in_order_and_never_trained(
     assert [origin for found in batches for origin in found.origins] == [f"eval.jsonl line {n}" for n in range(1, 6)]
     assert set(batch(dataset, 4).origins) == {f"train.jsonl line {n}" for n in range(1, 5)}
     assert dataset.fingerprint != load(rows, folder, packing=False).fingerprint
+
+
+@pytest.mark.parametrize("name", ["b.jsonl", "b.txt", "b.csv"])
+def test_file_that_becomes_a_link_to_elsewhere_while_others_are_read_is_not_read(
+    name: str, make_tokenizer: MakeTokenizer, tmp_path: Path
+) -> None:
+    folder, secret = tmp_path / "data", tmp_path / "secret.txt"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text('{"text": "first"}\n' * 3)
+    (folder / name).write_text('text\n{"text": "second"}\n')
+    secret.write_text('{"text": "secret"}\n')
+
+    def swap() -> bool:
+        (folder / name).unlink()
+        (folder / name).symlink_to(secret)
+        return False
+
+    spec = DataSpec.model_validate({"path": str(folder), "sequence_length": 32})
+    with confined_to([folder]), pytest.raises(LeadsOut, match=f"{name} leads to {secret} now"):
+        load_dataset(
+            spec, paths=[folder], tokenizer_dir=make_tokenizer(), cache_dir=tmp_path / "cache", should_stop=swap
+        )

@@ -1,5 +1,6 @@
 """A run that holds between two steps: asked to, for want of room, without anybody who watches; and goes on."""
 
+import dataclasses
 import errno
 import json
 import os
@@ -22,7 +23,7 @@ from horizon_app.worker.parts import Builders
 from horizon_app.worker.pause_request import PauseRequest
 from horizon_app.worker.session import Session
 from horizon_app.worker.stop_request import StopRequest
-from tests.support.fake_engine import FakeEngine, fake_builders, write_fake_model
+from tests.support.fake_engine import FakeEngine, fake_builders, fake_data, write_fake_model
 from tests.support.run_folders import make_run_folder, read_journal, states, wait_until
 
 
@@ -88,12 +89,26 @@ def test_session_asked_to_pause_holds_after_that_step_and_goes_on_when_told(tmp_
     assert states(run_dir) == ["running", "paused", "running", "finished"]
 
 
-def test_session_asked_to_pause_while_it_starts_holds_after_its_first_step(tmp_path: Path) -> None:
-    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 3})
-    tell(run_dir, PauseRun())
-    with running(run_dir, fake_builders(lambda step: wait_until(lambda: "asked" in logged(run_dir), "read"))):
+def test_session_asked_to_pause_while_it_starts_holds_before_its_first_step(tmp_path: Path) -> None:
+    run_dir = make_run_folder(tmp_path / "run", training={"optimizer_steps": 3}, checkpoint={"every": 0})
+    tell(run_dir, PauseRun(save=True, who="browser"))
+
+    def data(*arguments: Any) -> Any:
+        wait_until(lambda: "asked by browser to pause" in logged(run_dir), "the command is read")
+        return fake_data(*arguments)
+
+    with running(run_dir, dataclasses.replace(fake_builders(), data=data)) as ended:
         wait_until(lambda: is_paused(run_dir), "it holds")
-        assert steps_of(run_dir) == [1]
+        last = last_state(run_dir)
+        assert last is not None and last.reason == "paused by browser (before the first optimizer step)"
+        assert (steps_of(run_dir), saved(run_dir)) == ([], [])
+        tell(run_dir, SaveCheckpoint())
+        wait_until(lambda: "asked for a checkpoint" in logged(run_dir), "the command is read")
+        tell(run_dir, ContinueRun())
+        assert ended.result(20) == 0
+    assert steps_of(run_dir) == [1, 2, 3]
+    assert saved(run_dir) == [1, 3], "the checkpoint that was asked for during the pause is that of the next step"
+    assert states(run_dir) == ["running", "paused", "running", "finished"]
 
 
 def test_session_asked_to_pause_and_to_go_on_within_one_step_never_holds(tmp_path: Path) -> None:
