@@ -105,8 +105,10 @@ def test_engine_out_of_memory_recomputes_every_layer_before_it_halves_the_micro_
     kept: int, llama: Path, plain: PlainResult
 ) -> None:
     sink = NotingSink()
-    words = {"offload": OFFLOAD, "compute": {"recompute": "auto"}}
-    with running(llama, sink=sink, overrides={"kept_layers": kept}, **words) as engine:
+    overrides = {"kept_layers": kept}
+    with running(
+        llama, sink=sink, overrides=overrides, offload=OFFLOAD, compute={"recompute": "auto"}
+    ) as engine:  # fmt: skip
         Shortage(engine, {3, 5}, ERRORS["card"])
         metrics = train(engine, SOURCE, STEPS)
         assert_close([step["train/loss"] for step in metrics], engine, plain)

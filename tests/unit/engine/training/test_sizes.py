@@ -1,3 +1,4 @@
+import copy
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -216,7 +217,8 @@ def test_sizes_recompute_auto_keeps_activations_only_where_they_fit(
 def test_sizes_recompute_auto_keeps_as_many_layers_as_fit_beside_what_passes(
     config: EngineConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deep = LlamaConfig(**{**LLAMA.to_dict(), "num_hidden_layers": 12})
+    deep = copy.deepcopy(LLAMA)
+    deep.num_hidden_layers = 12
     shape = {"recompute": Recompute.AUTO, "sequence_length": 1024, "global_batch": 8, "disk": Disk.OFF}
     kept: list[int] = []
     for free in (40, 480, 640, 1280, 2560):
