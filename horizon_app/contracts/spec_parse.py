@@ -30,9 +30,11 @@ def parse_spec(document: Any) -> RunSpec:
 
 def _problem(error: dict[str, Any]) -> FieldProblem:
     loc = [str(part) for part in error["loc"] if not _is_union_branch(part)]
-    field = ".".join(loc)
     if error["type"] == "extra_forbidden":
-        return FieldProblem(field=field, message=f"unknown key {loc[-1]!r}", fix=_nearest(loc))
+        key = str(error["loc"][-1])  # the user's own word, whatever it looks like
+        loc = [*(loc[:-1] if loc[-1:] == [key] else loc), key]
+        return FieldProblem(field=".".join(loc), message=f"unknown key {key!r}", fix=_nearest(loc))
+    field = ".".join(loc)
     if error["type"] == "missing":
         return FieldProblem(field=field, message="required, but missing", fix=f"add {field}")
     if error["type"] == "value_error":

@@ -39,6 +39,17 @@ def test_spec_of_two_paths_is_enough_and_survives_its_own_json() -> None:
     assert parse_spec(spec.model_dump(mode="json")) == spec
 
 
+@pytest.mark.parametrize("key", ["", "int", "[", "list[str]", "function-after[f]", "\b[=\u00bc"])
+@pytest.mark.parametrize("section", [None, "training"])
+def test_unknown_keys_that_look_like_a_validators_own_words_are_named(section: str | None, key: str) -> None:
+    paths: dict[str, Any] = {"model": {"path": "m"}, "data": {"path": "d"}}
+    with pytest.raises(SpecRefused) as refused:
+        parse_spec({**paths, key: 1} if section is None else {**paths, section: {key: 1}})
+    [problem] = refused.value.errors
+    assert problem.field == (key if section is None else f"{section}.{key}")
+    assert problem.message == f"unknown key {key!r}"
+
+
 @pytest.mark.parametrize(
     ("written", "size"), [("16MiB", 16 << 20), ("64 KiB", 64 << 10), (4096, 4096), ("1.5GiB", 3 << 29)]
 )
