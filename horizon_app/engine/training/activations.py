@@ -42,12 +42,10 @@ def plan_activations(config: EngineConfig, model_config: Any, budget: float, *, 
     passing = model_config.hidden_size * sequence * config.compute_dtype.itemsize
     passing *= most if _is_layer_major(config) else micro
     host_inputs = not keeps_all and _inputs_on_host(config, passing * layers, budget)
-    kept_layers = layers if keeps_all else 0
-    if config.kept_layers is not None:
-        kept_layers = min(config.kept_layers, layers)
-    elif config.recompute is Recompute.AUTO and not keeps_all and not ram_is_short:
-        room = budget - per_call * micro - (0 if host_inputs else passing * layers)
-        kept_layers = min(layers, max(0, int(room // (per_layer * most))))
+    room = budget - per_call * micro - (0 if host_inputs else passing * layers)
+    kept_layers = _kept_layers(
+        config, layers, keeps_all=keeps_all, fitting=0 if ram_is_short else room // per_layer // most
+    )
     settled = config.micro_batch is not None and config.keep_global_batch  # the micro-batch never grows
     waiting = micro if settled and not _is_layer_major(config) else most
     kept = per_layer * kept_layers * (config.global_batch if keeps_all else most)
@@ -57,6 +55,14 @@ def plan_activations(config: EngineConfig, model_config: Any, budget: float, *, 
         fixed_bytes=int(kept) + passing * (1 + (kept_layers if host_inputs else layers)),
         bytes_per_sequence=0.0 if kept_layers == layers else per_layer,
     )  # fmt: skip
+
+
+def _kept_layers(config: EngineConfig, layers: int, *, keeps_all: bool, fitting: float) -> int:
+    if config.kept_layers is not None:
+        return min(config.kept_layers, layers)
+    if keeps_all:
+        return layers
+    return min(layers, max(0, int(fitting))) if config.recompute is Recompute.AUTO else 0
 
 
 def _is_layer_major(config: EngineConfig) -> bool:
