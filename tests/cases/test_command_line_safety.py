@@ -3,9 +3,7 @@
 import http.server
 import json
 import re
-import threading
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +13,7 @@ from typer.testing import Result
 from horizon_app.control.server_file import ServerClaim
 from tests.cases.test_server_safety import CANARY, INPUTS, NAMES, PAYLOADS, strict
 from tests.support.commands import run_horizon, write_spec
+from tests.support.served import served
 from tests.support.server import ServerProcess, furnish_home, scripted_spec
 
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -230,18 +229,6 @@ class _Answer(http.server.BaseHTTPRequestHandler):
         """Nothing."""
 
 
-@contextmanager
-def serving(stranger: Stranger) -> Generator[Stranger]:
-    thread = threading.Thread(target=stranger.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield stranger
-    finally:
-        stranger.shutdown()
-        thread.join()
-        stranger.server_close()
-
-
 RUN = "20260131-120000-abcdef"
 VERBS = [
     ["list"], ["show", RUN], ["stop", RUN], ["resume", RUN], ["set", RUN, "prefetch_window=5"], ["watch", RUN],
@@ -256,8 +243,8 @@ def test_e14_redirect_to_another_server_is_not_followed_and_the_token_stays_here
     monkeypatch.setenv("HORIZON_TOKEN", TOKEN)
     output = ["-o", str(tmp_path / "out")] if verb[0] == "export" else []
     with (
-        serving(Stranger()) as other,
-        serving(Stranger(307, f"http://127.0.0.1:{other.port}")) as ours,
+        served(Stranger()) as other,
+        served(Stranger(307, f"http://127.0.0.1:{other.port}")) as ours,
         ServerClaim(tmp_path, "127.0.0.1", ours.port),
     ):
         done = run_horizon("runs", *verb, *output, home=tmp_path)
@@ -271,7 +258,7 @@ def test_e14_stranger_on_the_port_of_a_server_that_was_killed_is_sent_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HORIZON_TOKEN", TOKEN)
-    with serving(Stranger()) as stranger:
+    with served(Stranger()) as stranger:
         (tmp_path / "server.json").write_text(json.dumps({"pid": 1, "host": "127.0.0.1", "port": stranger.port}))
         (tmp_path / "server.lock").touch()
         done = run_horizon("runs", "list", home=tmp_path)
@@ -283,7 +270,7 @@ def test_e14_stranger_on_the_port_that_a_server_tells_of_is_sent_no_token_and_to
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HORIZON_TOKEN", TOKEN)
-    with serving(Stranger()) as stranger, ServerClaim(tmp_path, "127.0.0.1", stranger.port):
+    with served(Stranger()) as stranger, ServerClaim(tmp_path, "127.0.0.1", stranger.port):
         done = run_horizon("runs", "list", home=tmp_path)
     assert done.exit_code == 1 and len(done.stderr.splitlines()) == 1
     assert "does not know this access token, so it was not sent there" in told(done)

@@ -1,7 +1,6 @@
 """A token goes to the server that knows it and to nobody else, however the port came to another program."""
 
 import json
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +12,7 @@ import pytest
 from horizon_app.client import BadAnswer, Horizon, OtherServer, ServerUnreachable
 from horizon_app.contracts.server_proof import proof_of, token_digest
 from tests.support.made_up_server import document
+from tests.support.served import served
 
 TOKEN = "a-token-of-the-user-0123456789"
 
@@ -46,14 +46,8 @@ class Answers(BaseHTTPRequestHandler):
 def answering(port: int = 0, *, knows: str | None = None, is_web_page: bool = False) -> Generator[Any]:
     server: Any = ThreadingHTTPServer(("127.0.0.1", port), Answers)
     server.seen, server.knows, server.is_web_page = [], knows, is_web_page
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with served(server):
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def client_of(server: Any, **given: Any) -> Horizon:
