@@ -24,13 +24,22 @@ class ProcessorUse:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._percent, self._since = psutil.cpu_percent(), now()  # begins the first interval
+        self._percent, self._since, self._times = 0.0, now(), _busy_and_all()
 
     def percent(self) -> float:
         """From 0 to 100, over the last second or more."""
         if self._now() - self._since >= SHORTEST_LOOK_S:
-            self._percent, self._since = psutil.cpu_percent(), self._now()
+            before, self._times, self._since = self._times, _busy_and_all(), self._now()
+            busy, every = (now - then for now, then in zip(self._times, before, strict=True))
+            self._percent = round(min(100.0, max(0.0, 100 * busy / every)), 1) if every > 0 else 0.0
         return self._percent
+
+
+def _busy_and_all() -> tuple[float, float]:
+    """Seconds of all processors so far. psutil's own percentage is one a thread: 0 to a thread that never asked."""
+    times = psutil.cpu_times()
+    every = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)  # user and nice have these
+    return every - times.idle - getattr(times, "iowait", 0.0), every
 
 
 class Machine:
