@@ -100,8 +100,10 @@ def _multiply_into(out_MN: torch.Tensor, a_MK: torch.Tensor, b_KN: torch.Tensor)
         out_MN.copy_(torch.mm(a_MK, b_KN))
 
 
-def _product(bias_O: torch.Tensor | None, x_TI: torch.Tensor, w_IO: torch.Tensor) -> torch.Tensor:
-    return torch.mm(x_TI, w_IO) if bias_O is None else torch.addmm(bias_O, x_TI, w_IO)
+def _product(
+    bias_O: torch.Tensor | None, x_TI: torch.Tensor, w_IO: torch.Tensor, out_TO: torch.Tensor | None = None
+) -> torch.Tensor:
+    return torch.mm(x_TI, w_IO, out=out_TO) if bias_O is None else torch.addmm(bias_O, x_TI, w_IO, out=out_TO)
 
 
 def _add_product(
@@ -123,7 +125,7 @@ def _forward_rows(x_TI: torch.Tensor, bias_O: torch.Tensor | None, layer: BlockL
     for segment in layer.segments:
         rows = slice(segment.row_start, segment.row_end)
         w_RI = _weight(layer, segment).view(-1, layer.in_features)
-        y_TO[:, rows] = _product(None if bias_O is None else bias_O[rows], x_TI, w_RI.t())
+        _product(None if bias_O is None else bias_O[rows], x_TI, w_RI.t(), y_TO[:, rows])
     return y_TO
 
 
@@ -156,7 +158,7 @@ def _backward_columns(x_TI: torch.Tensor, dy_TO: torch.Tensor, layer: BlockLinea
     dx_TI = torch.empty_like(x_TI)
     for segment in reversed(layer.segments):
         w_RO = _weight(layer, segment).view(-1, layer.out_features)
-        dx_TI[:, segment.row_start : segment.row_end] = torch.mm(dy_TO, w_RO.t())
+        torch.mm(dy_TO, w_RO.t(), out=dx_TI[:, segment.row_start : segment.row_end])
         dw_RO = layer.access.gradient(segment).view(-1, layer.out_features)
         _multiply_into(dw_RO, x_TI[:, segment.row_start : segment.row_end].t(), dy_TO)
         layer.access.gradient_done(segment, dw_RO)

@@ -23,8 +23,9 @@ from horizon_app.engine.hardware.probe import device_memory
 
 MIB = 1 << 20
 LOGITS_BUDGET_BYTES = 160 * MIB
-ACTIVATION_SHARE = 0.4
-"""Share of the free memory that kept activations may take; the rest is for planes, logits and whatever else runs."""
+ACTIVATION_SHARE = 0.7
+"""Share that activations may take of the memory that everything known leaves; the rest is for what their estimate
+misses, and for whatever else runs."""
 AUTO_WINDOW_START = 3
 """Compute steps that the window `auto` begins with."""
 MICRO_BATCH_TOKENS = 8192

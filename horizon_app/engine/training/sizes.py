@@ -22,7 +22,7 @@ WIDEST_GRADIENT_SHARE = 4
 HOST_SHARE = 0.8
 """Share of the free RAM that the host tier takes by itself, or less where the process needs more than the rest."""
 PROCESS_SHARE = 0.95
-"""Share of the free RAM that the process may take in all, where no limit is set; the rest is for whatever else runs."""
+"""Share of the free memory that the process may take in all, where no limit is set; the rest is for others."""
 _MOST_TRIES = 8
 """Times that the host tier shrinks: where it does, activations may get room that they then take."""
 RUNTIME_BYTES = 224 << 20
@@ -128,8 +128,10 @@ def _decide(
     if arena > max(left, 0):
         fix = "lower offload.max_gpu_blocks"
         raise TierExhausted(tier="device", needed_bytes=arena, free_bytes=max(left, 0), fix=fix)
-    budget = max(0.0, (left - arena) * ACTIVATION_SHARE)
     tokens = config.global_batch * config.sequence_length
+    logits, libraries = _logits_bytes(config, model_config, tokens), _library_bytes(config, partition)
+    rest = left - arena - logits - (libraries if on_cpu else 0)
+    budget = max(0.0, min(rest * ACTIVATION_SHARE, rest - free * (1 - PROCESS_SHARE)))
     ram_is_short = on_cpu and placement.uses_disk
     activations = plan_activations(config, model_config, budget, ram_is_short=ram_is_short)
     room = max(0, host_limit - placement.host_bytes)
@@ -142,8 +144,7 @@ def _decide(
     return Sizes(
         num_slots=slots, gradient_slots=gradient_slots(slots), shares_host=shares_host, activations=activations,
         chunk_tokens=chunk_tokens(model_config.vocab_size, config.compute_dtype.itemsize, config.logits_budget_bytes),
-        logits_bytes=_logits_bytes(config, model_config, tokens), placement=placement, arena_bytes=arena, inputs=inputs,
-        library_bytes=_library_bytes(config, partition),
+        logits_bytes=logits, placement=placement, arena_bytes=arena, inputs=inputs, library_bytes=libraries,
         device_bytes=device_memory(config.device) - (placement.host_bytes if on_cpu else 0),
     )  # fmt: skip
 
