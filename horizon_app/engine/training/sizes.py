@@ -23,6 +23,9 @@ HOST_SHARE = 0.8
 """Share of the free RAM that the host tier takes by itself, or less where the process needs more than the rest."""
 PROCESS_SHARE = 0.95
 """Share of the free memory that the process may take in all, where no limit is set; the rest is for others."""
+SPARE_SHARE = 0.25
+"""Share of the device's memory that activations leave: adaptive accumulation takes less at a time below 0.2, and what
+is kept to save time must not be why."""
 _MOST_TRIES = 8
 """Times that the host tier shrinks: where it does, activations may get room that they then take."""
 RUNTIME_BYTES = 224 << 20
@@ -130,8 +133,10 @@ def _decide(
         raise TierExhausted(tier="device", needed_bytes=arena, free_bytes=max(left, 0), fix=fix)
     tokens = config.global_batch * config.sequence_length
     logits, libraries = _logits_bytes(config, model_config, tokens), _library_bytes(config, partition)
+    device = device_memory(config.device) - (placement.host_bytes if on_cpu else 0)
     rest = left - arena - logits - (libraries if on_cpu else 0)
-    budget = max(0.0, min(rest * ACTIVATION_SHARE, rest - free * (1 - PROCESS_SHARE)))
+    unspent = rest - free * (1 - PROCESS_SHARE)
+    budget = max(0.0, min(rest * ACTIVATION_SHARE, unspent, device * (1 - SPARE_SHARE) - arena - logits))
     ram_is_short = on_cpu and placement.uses_disk
     activations = plan_activations(config, model_config, budget, ram_is_short=ram_is_short)
     room = max(0, host_limit - placement.host_bytes)
@@ -145,7 +150,7 @@ def _decide(
         num_slots=slots, gradient_slots=gradient_slots(slots), shares_host=shares_host, activations=activations,
         chunk_tokens=chunk_tokens(model_config.vocab_size, config.compute_dtype.itemsize, config.logits_budget_bytes),
         logits_bytes=logits, placement=placement, arena_bytes=arena, inputs=inputs, library_bytes=libraries,
-        device_bytes=device_memory(config.device) - (placement.host_bytes if on_cpu else 0),
+        device_bytes=device,
     )  # fmt: skip
 
 

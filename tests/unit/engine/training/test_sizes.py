@@ -12,6 +12,7 @@ from horizon_app.contracts.run_spec import Disk, OptimizerState, Recompute, Sche
 from horizon_app.engine.errors import ArenaTooSmall, TierExhausted
 from horizon_app.engine.memory.geometry import ParameterFacts, Partition, Use
 from horizon_app.engine.memory.planes import PlaneName
+from horizon_app.engine.optim.accumulation import SCARCE
 from horizon_app.engine.streaming.partition import partition
 from horizon_app.engine.training import sizes as sizes_module
 from horizon_app.engine.training.config import EngineConfig
@@ -246,6 +247,22 @@ def test_sizes_recompute_auto_leaves_the_ram_to_planes_that_else_lie_on_disk(
     assert decide(config, **shape).placement.uses_disk
     assert decide(config, **shape).activations.kept_layers == 0
     assert decide(config, **{**shape, "host_limit_bytes": 20 * MIB}).activations.kept_layers == 1
+
+
+def test_sizes_kept_layers_never_make_memory_scarce(on_card: EngineConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adaptive accumulation would take smaller micro-batches for it."""
+    deep = copy.deepcopy(LLAMA)
+    deep.num_hidden_layers = 200
+    shape = {"recompute": Recompute.AUTO, "sequence_length": 16, "global_batch": 1, "disk": Disk.OFF}
+    changed = replace(on_card, max_blocks=40, **shape)
+    kept: list[int] = []
+    for free in (5, 6, 8, 12, 24):
+        monkeypatch.setattr(sizes_module, "free_device_memory", lambda _, free=free: free * MIB)
+        monkeypatch.setattr(sizes_module, "device_memory", lambda _, free=free: free * MIB)
+        sizes = decide_sizes(changed, model(), layout_of(changed, model()), deep)
+        assert sizes.free_share(sizes.activations.micro_batch) > SCARCE
+        kept.append(sizes.activations.kept_layers)
+    assert 0 < kept[0] < kept[-1], "memory decides"
 
 
 def test_sizes_recompute_words_are_obeyed(config: EngineConfig, monkeypatch: pytest.MonkeyPatch) -> None:
