@@ -11,7 +11,7 @@ from horizon_app.control.last_worker import living_worker
 from horizon_app.control.launcher import Launcher
 from horizon_app.control.run_folder import RunFolder
 from horizon_app.control.scheduler import start_next
-from horizon_app.control.supervisor import TICK_S, Supervisor
+from horizon_app.control.supervisor import EXIT_GRACE_S, TICK_S, Supervisor
 from horizon_app.logs import about_run
 from horizon_app.settings import AppSettings
 from horizon_app.store.database import Database
@@ -24,6 +24,7 @@ ROUND_S = 1.0
 _LATELY = 100
 """How many of the runs that ended last are looked at for a worker that has not gone."""
 _CLOCK_SLACK = timedelta(seconds=2)
+_KILL_S = 5.0
 
 
 class Dispatcher:
@@ -55,6 +56,12 @@ class Dispatcher:
         while not supervisor.look() and (supervisor.is_behind or supervisor.misses_worker):
             if not supervisor.is_behind:
                 time.sleep(TICK_S)
+
+    async def seen_off(self, run_id: str) -> None:
+        """Until an ended run that is watched here has no worker any more, nor anything that the worker started."""
+        watch = self._watches.get(run_id)
+        if watch is not None:  # not for ever: somebody may resume it in this moment
+            await asyncio.wait([watch[1]], timeout=EXIT_GRACE_S + _KILL_S)
 
     async def run(self, *, only: str | None = None, may_start: Callable[[], bool] = lambda: True) -> None:
         """Until cancelled. `only` is the one run that may be started here; `may_start` is asked before each start."""

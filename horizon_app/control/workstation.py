@@ -24,7 +24,7 @@ from horizon_app.control.fixes import Fixes
 from horizon_app.control.generators import Generators
 from horizon_app.control.history import History
 from horizon_app.control.history_export import HistoryExports
-from horizon_app.control.hub import Hub, Wrap, plain
+from horizon_app.control.hub import Hub, Viewer, Wrap, plain
 from horizon_app.control.knobs import Knobs
 from horizon_app.control.labels import label_problems
 from horizon_app.control.launcher import Launcher
@@ -263,29 +263,34 @@ class Workstation:
     ) -> RunDetail:
         """See one run through: start it when nothing else is live, record it, hand over each event, until it has ended.
 
-        Events up to `after` are left out: those of the time before a run was resumed. Where a server runs on the same
-        home folder, that one does the starting; with `start` false nothing is started here in any case.
+        Its worker, and all that the worker started, is gone then. Events up to `after` are left out: those of the time
+        before a run was resumed. Where a server runs on the same home folder, that one does the starting; with `start`
+        false nothing is started here in any case.
         """
         attending = asyncio.create_task(
             self.dispatcher.run(only=run_id, may_start=lambda: start and self.server() is None)
         )
         try:
             with self.hub.view(run_id, after=after, last_seq=self.run(run_id).last_seq) as viewer:
-                ended = False
-                while not ended:
-                    ended = (await asyncio.to_thread(self.run, run_id)).state in ENDED
-                    if ended:
-                        await self.hub.refresh(run_id)
-                    while texts := await viewer.texts():
-                        for text in texts:
-                            on_event(FRAME.validate_json(text))
-                    if not ended:
-                        await viewer.wait(timeout_s=1.0)
+                while not await self._hand_over(viewer, run_id, on_event):
+                    await viewer.wait(timeout_s=1.0)
+                await self.dispatcher.seen_off(run_id)
+                await self._hand_over(viewer, run_id, on_event)  # what there was to tell of that
         finally:
             attending.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await attending
         return await asyncio.to_thread(self.run, run_id)
+
+    async def _hand_over(self, viewer: Viewer, run_id: str, on_event: Callable[[Frame], None]) -> bool:
+        """Hand over what is new; whether the run has ended and that is all."""
+        ended = (await asyncio.to_thread(self.run, run_id)).state in ENDED
+        if ended:
+            await self.hub.refresh(run_id)
+        while texts := await viewer.texts():
+            for text in texts:
+                on_event(FRAME.validate_json(text))
+        return ended
 
     def _place(self, rules: PathRules) -> Place:
         return Place(

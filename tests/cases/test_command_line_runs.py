@@ -15,7 +15,7 @@ from horizon_app.control.memory import Memory
 from tests.cases.test_server_safety import strict
 from tests.support.commands import run_horizon, start_horizon, write_spec
 from tests.support.run_folders import read_journal
-from tests.support.server import ServerProcess, furnish_home, wait_for
+from tests.support.server import ServerProcess, furnish_home, is_alive, wait_for
 
 MIB = 1 << 20
 SCRIPTED, SLOW = "tests.support.scripted_worker", "tests.support.slow_worker"
@@ -135,10 +135,6 @@ def test_e06_deaf_foreground_run_interrupted_twice_ends_at_once_with_all_that_it
     code, out, err = ended(running)
     assert (code, strict(out)["state"] in ("stopped", "interrupted")) == (130, True), err
     see_it_gone(run_dir)
-
-
-def is_alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
 # -- E07: nobody reads

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from horizon_app.contracts.run_state import ENDED, RunState
 from horizon_app.control.workstation import Workstation
 from horizon_app.settings import AppSettings
 from horizon_app.store.runs import get_run
-from tests.support.server import ServerProcess, furnish_home, scripted_spec, wait_for
+from tests.support.server import ServerProcess, furnish_home, is_alive, scripted_spec, wait_for
 
 
 @pytest.fixture
@@ -52,6 +53,16 @@ async def test_supervise_hands_over_every_event_once_and_returns_the_outcome(hom
     assert states(frames) == ["queued", "starting", "running", "finished"]
     detail = station.run(run.id)
     assert detail.outcome is not None and detail.outcome.optimizer_steps == 10 == detail.step
+
+
+async def test_supervise_returns_when_the_worker_and_all_that_it_started_have_gone(
+    home: Path, station: Workstation
+) -> None:
+    run = station.submit(scripted_spec(3, lingers_s=1), base_dir=home)
+    await see_through(station, run.id)
+    run_dir = home / "runs" / run.id
+    pids = [json.loads((run_dir / "worker.json").read_text())["pid"], int((run_dir / "child.json").read_text())]
+    assert [pid for pid in pids if is_alive(pid)] == []
 
 
 async def test_supervise_of_a_run_that_is_stopped_from_its_own_events_ends(home: Path, station: Workstation) -> None:

@@ -2,12 +2,14 @@
 
 It does what the run's notes tell it as JSON: `step_s`, `ignore_stop`, `nan_at`, `losses` (one a step), `garbage_at`,
 `metrics` (more of each step), `log_bytes` (a log line a step), `die_at` (a torn line, then SIGKILL), `refused_knobs`
-(reasons by knob).
+(reasons by knob), `lingers_s` (it stays that long after its last word, and what it started for ever; the process id of
+that stands in child.json).
 """
 
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -55,6 +57,9 @@ class ScriptedWorker:
         self._heed_signals()
         identity = {"pid": os.getpid(), "start_time": psutil.Process().create_time(), "heartbeat": time.time()}
         (self._run_dir / "worker.json").write_text(json.dumps(identity))
+        if "lingers_s" in self._script:
+            child = subprocess.Popen(["sleep", "infinity"])
+            (self._run_dir / "child.json").write_text(str(child.pid))
         self._emit(LogWritten(message="hello"))
         self._emit(
             FactNoted(
@@ -74,6 +79,7 @@ class ScriptedWorker:
         self._emit(StateChanged(state=state, who=WORKER))
         words = {"exit_code": 0, "state": state.value, "reason": ""}
         (self._run_dir / "exit.json").write_text(json.dumps(words))
+        time.sleep(self._script.get("lingers_s", 0))
         return 0
 
     def _step(self, step: int) -> None:

@@ -1,5 +1,6 @@
 """A real server in a process of its own, with workers that do what their spec tells them."""
 
+import contextlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import httpx
+import psutil
 
 from tests.support.commands import CONFIG, ROOT
 
@@ -53,6 +55,13 @@ def scripted_spec(steps: int = 5, **script: Any) -> dict[str, Any]:
         "training": {"optimizer_steps": steps},
         "notes": json.dumps(script),
     }
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that nobody has buried does not."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def wait_for(look: Callable[[], Found | None], what: str, deadline_s: float = 20.0) -> Found:
