@@ -7,9 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from horizon_app.control.hub import Hub
-from horizon_app.control.last_worker import living_worker
 from horizon_app.control.launcher import Launcher
-from horizon_app.control.run_folder import RunFolder
+from horizon_app.control.process_watch import runs_with_processes
 from horizon_app.control.scheduler import start_next
 from horizon_app.control.supervisor import EXIT_GRACE_S, TICK_S, Supervisor
 from horizon_app.logs import about_run
@@ -22,7 +21,7 @@ from horizon_app.store.runs import StoredRun, changed_since, live_runs
 _log = logging.getLogger(__name__)
 ROUND_S = 1.0
 _LATELY = 100
-"""How many of the runs that ended last are looked at for a worker that has not gone."""
+"""How many of the runs that ended last are looked at for processes that have not gone."""
 _CLOCK_SLACK = timedelta(seconds=2)
 _KILL_S = 5.0
 
@@ -120,10 +119,11 @@ class Dispatcher:
             return live_runs(tx)
 
     def _closing(self) -> list[StoredRun]:
-        """Runs that ended while nobody watched and whose workers have not gone: they hold their devices still."""
+        """Runs that ended while nobody watched and have left processes: a worker holds its devices still."""
         with self._database.read() as tx:
             ended = lately_ended(tx, _LATELY)
-        return [run for run in ended if living_worker(run, RunFolder(self._settings.runs_dir, run.id)) is not None]
+        left = runs_with_processes()
+        return [run for run in ended if run.id in left]
 
     def _changed(self) -> list[str]:
         since, self._looked_at = self._looked_at - _CLOCK_SLACK, datetime.now(UTC)

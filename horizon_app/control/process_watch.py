@@ -46,6 +46,15 @@ def processes_of(run_id: str, worker: tuple[int, float] | None = None) -> list[p
     return [process for process in _others() if _belongs(process, run_id, group)]
 
 
+def runs_with_processes() -> set[str]:
+    """Ids of the runs of which anything lives: a worker, or what one has started."""
+    found: set[str] = set()
+    for process in _others():
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+            found.add(process.environ().get(RUN_VARIABLE, ""))
+    return found - {""}
+
+
 def signal_all(run_id: str, worker: tuple[int, float] | None, number: signal.Signals) -> int:
     """Send a signal to a run's worker and all that it has started; gives how many there were."""
     found = processes_of(run_id, worker)

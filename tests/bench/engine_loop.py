@@ -16,8 +16,9 @@ from tests.bench.loop_process import Loop, Mark
 from tests.bench.networks import llama_config, token_ids
 from tests.bench.work import LEARNING_RATE, Work, num_parameters
 
-BLOCK_BYTES = 4 << 20
-"""Where memory is tight: small enough that a twelfth of the smallest model still is several blocks."""
+BLOCK_BYTES, LARGE_BLOCK_BYTES = 4 << 20, 16 << 20
+"""Where memory is tight: the large one, which is the default, where an arena then still is several blocks."""
+SEVERAL = 8
 COMPUTE_BYTES = 2
 """Of an element in bf16."""
 HOST_BYTES_WITH_DISK = COMPUTE_BYTES + 4
@@ -71,8 +72,9 @@ def everything_fits(work: Work) -> Loop:
 
 def small_arena(work: Work, share: float) -> Loop:
     """An arena with room for `share` of the model's blocks, and everything else in RAM."""
-    num_blocks = num_parameters(work.model) * COMPUTE_BYTES / BLOCK_BYTES
-    return _loop(work, {"param_block_size": BLOCK_BYTES, "max_gpu_blocks": max(2, round(num_blocks * share))})
+    arena = num_parameters(work.model) * COMPUTE_BYTES * share
+    block = LARGE_BLOCK_BYTES if arena >= SEVERAL * LARGE_BLOCK_BYTES else BLOCK_BYTES
+    return _loop(work, {"param_block_size": block, "max_gpu_blocks": max(2, round(arena / block))})
 
 
 def state_on_disk(work: Work, disk_folder: str) -> Loop:

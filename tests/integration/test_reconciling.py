@@ -7,13 +7,14 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
 from horizon_app.control.process_watch import RUN_VARIABLE
 from tests.support.commands import ROOT
-from tests.support.server import ServerProcess, furnish_home, scripted_spec, wait_for
+from tests.support.server import ServerProcess, furnish_home, is_alive, scripted_spec, wait_for
 
 STARTING = "state = 'starting', started_at = '2026-01-01 00:00:00'"
 
@@ -103,3 +104,16 @@ def test_what_a_dead_worker_left_running_is_ended_with_its_run(server: ServerPro
     server.wait_state(run_id, "interrupted", deadline_s=10)
     assert child.wait(timeout=10) == -signal.SIGKILL
     wait_for(lambda: server.get(f"/runs/{run_id}")["exit_status"] == -9, "how the worker ended is kept")
+
+
+def test_what_the_worker_of_an_ended_run_left_behind_is_ended_by_the_server_that_starts(tmp_path: Path) -> None:
+    with ServerProcess(furnish_home(tmp_path / "home")) as server:
+        run_id = server.post("/runs", {"spec": scripted_spec(2, lingers_s=60)})["id"]
+        server.wait_state(run_id, "finished")
+        server.end(signal.SIGKILL)
+        run_dir = server.home / "runs" / run_id
+        psutil.Process(json.loads((run_dir / "worker.json").read_text())["pid"]).kill()
+        child = int((run_dir / "child.json").read_text())
+        assert is_alive(child)
+        server.start()
+        wait_for(lambda: not is_alive(child), "what the worker started has ended")
