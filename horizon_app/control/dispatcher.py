@@ -24,6 +24,7 @@ _LATELY = 100
 """How many of the runs that ended last are looked at for processes that have not gone."""
 _CLOCK_SLACK = timedelta(seconds=2)
 _KILL_S = 5.0
+"""How long those that were killed may take to be gone."""
 
 
 class Dispatcher:

@@ -48,11 +48,7 @@ def processes_of(run_id: str, worker: tuple[int, float] | None = None) -> list[p
 
 def runs_with_processes() -> set[str]:
     """Ids of the runs of which anything lives: a worker, or what one has started."""
-    found: set[str] = set()
-    for process in _others():
-        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, OSError):
-            found.add(process.environ().get(RUN_VARIABLE, ""))
-    return found - {""}
+    return {run_id for process in _others() if (run_id := _run_of(process))}
 
 
 def signal_all(run_id: str, worker: tuple[int, float] | None, number: signal.Signals) -> int:
@@ -96,8 +92,14 @@ def _belongs(process: psutil.Process, run_id: str, group: int | None) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, OSError):
         if group is not None and os.getpgid(process.pid) == group:
             return True
-        return process.environ().get(RUN_VARIABLE) == run_id
-    return False
+    return _run_of(process) == run_id
+
+
+def _run_of(process: psutil.Process) -> str | None:
+    """The run that the process works for, where it may be asked."""
+    with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+        return process.environ().get(RUN_VARIABLE)
+    return None
 
 
 def _may_still_lead(pid: int, start_time: float) -> bool:

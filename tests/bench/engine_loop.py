@@ -19,6 +19,7 @@ from tests.bench.work import LEARNING_RATE, Work, num_parameters
 BLOCK_BYTES, LARGE_BLOCK_BYTES = 4 << 20, 16 << 20
 """Where memory is tight: the large one, which is the default, where an arena then still is several blocks."""
 SEVERAL = 8
+"""Blocks that an arena of large ones needs to have room for."""
 COMPUTE_BYTES = 2
 """Of an element in bf16."""
 HOST_BYTES_WITH_DISK = COMPUTE_BYTES + 4

@@ -11,6 +11,7 @@ from horizon_app.engine.hardware.probe import device_memory, free_device_memory
 from horizon_app.engine.memory.disk_tier import check_disk_limit
 from horizon_app.engine.memory.geometry import Partition, Use
 from horizon_app.engine.memory.placement import Placement, place_planes
+from horizon_app.engine.optim.accumulation import SCARCE
 from horizon_app.engine.training.activations import Activations, plan_activations
 from horizon_app.engine.training.config import ACTIVATION_SHARE, EngineConfig
 from horizon_app.engine.training.host_tier import HostLayout, InputRoom
@@ -23,9 +24,9 @@ HOST_SHARE = 0.8
 """Share of the free RAM that the host tier takes by itself, or less where the process needs more than the rest."""
 PROCESS_SHARE = 0.95
 """Share of the free memory that the process may take in all, where no limit is set; the rest is for others."""
-SPARE_SHARE = 0.25
-"""Share of the device's memory that activations leave: adaptive accumulation takes less at a time below 0.2, and what
-is kept to save time must not be why."""
+SPARE_SHARE = SCARCE + 0.05
+"""Share of the device's memory that activations leave: adaptive accumulation takes less at a time where it is scarce,
+and what is kept to save time must not be why. The rest is what their estimate may miss."""
 _MOST_TRIES = 8
 """Times that the host tier shrinks: where it does, activations may get room that they then take."""
 RUNTIME_BYTES = 224 << 20

@@ -46,10 +46,12 @@ def on_card(config: EngineConfig) -> EngineConfig:
     return replace(config, device=torch.device("cuda", 0))
 
 
-def give_memory(monkeypatch: pytest.MonkeyPatch, free: int, host: int = 1 << 30) -> None:
-    """So much is free on the device, twice as much is there; `host` is free in RAM."""
+def give_memory(
+    monkeypatch: pytest.MonkeyPatch, free: int, host: int = 1 << 30, total: int | None = None
+) -> None:  # fmt: skip
+    """So much is free on the device, twice as much (or `total`) is there; `host` is free in RAM."""
     monkeypatch.setattr(sizes_module, "free_device_memory", lambda _: free)
-    monkeypatch.setattr(sizes_module, "device_memory", lambda _: 2 * free)
+    monkeypatch.setattr(sizes_module, "device_memory", lambda _: total or 2 * free)
     monkeypatch.setattr(sizes_module.psutil, "virtual_memory", lambda: SimpleNamespace(available=host, total=host))
 
 
@@ -257,8 +259,7 @@ def test_sizes_kept_layers_never_make_memory_scarce(on_card: EngineConfig, monke
     changed = replace(on_card, max_blocks=40, **shape)
     kept: list[int] = []
     for free in (5, 6, 8, 12, 24):
-        monkeypatch.setattr(sizes_module, "free_device_memory", lambda _, free=free: free * MIB)
-        monkeypatch.setattr(sizes_module, "device_memory", lambda _, free=free: free * MIB)
+        give_memory(monkeypatch, free * MIB, total=free * MIB)
         sizes = decide_sizes(changed, model(), layout_of(changed, model()), deep)
         assert sizes.free_share(sizes.activations.micro_batch) > SCARCE
         kept.append(sizes.activations.kept_layers)
