@@ -7,8 +7,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from horizon_app.control.hub import Hub
+from horizon_app.control.last_worker import living_worker
 from horizon_app.control.launcher import Launcher
 from horizon_app.control.process_watch import runs_with_processes
+from horizon_app.control.run_folder import RunFolder
 from horizon_app.control.scheduler import start_next
 from horizon_app.control.supervisor import EXIT_GRACE_S, TICK_S, Supervisor
 from horizon_app.logs import about_run
@@ -120,11 +122,17 @@ class Dispatcher:
             return live_runs(tx)
 
     def _closing(self) -> list[StoredRun]:
-        """Runs that ended while nobody watched and have left processes: a worker holds its devices still."""
+        """Runs that ended while nobody watched and have left processes: a worker holds its devices still.
+
+        A worker is known by what was written down of it, whatever of its environment may be read.
+        """
         with self._database.read() as tx:
             ended = lately_ended(tx, _LATELY)
         left = runs_with_processes()
-        return [run for run in ended if run.id in left]
+        return [run for run in ended if run.id in left or self._has_worker(run)]
+
+    def _has_worker(self, run: StoredRun) -> bool:
+        return living_worker(run, RunFolder(self._settings.runs_dir, run.id)) is not None
 
     def _changed(self) -> list[str]:
         since, self._looked_at = self._looked_at - _CLOCK_SLACK, datetime.now(UTC)
