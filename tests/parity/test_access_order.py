@@ -1,13 +1,15 @@
 """The schedule, made before training, against what a run really asks for."""
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from horizon_app.engine.memory.disk_queue import DiskEvent
 from horizon_app.engine.memory.paged_plane import PagedPlane
-from horizon_app.engine.memory.planes import PlaneName
+from horizon_app.engine.memory.planes import DiskState, Opening, PlaneName
 from horizon_app.engine.streaming.backends.cpu import CpuBackend
 from horizon_app.engine.streaming.schedule import Schedule, Shape
 from horizon_app.engine.training.engine import Engine
@@ -142,3 +144,37 @@ def test_host_order_goes_round_once_an_optimizer_step(
                 assert steps * len(visits) < position < (steps + 1) * len(visits), name
             else:
                 assert position == steps * len(visits) == steps * blocks, name
+
+
+@pytest.mark.parametrize("compute", ["fp32", "bf16"])
+def test_weights_that_only_the_disk_has_are_read_into_the_arena_itself(
+    compute: str, checkpoints: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the arena is RAM: no frame of the host tier is taken for what a product reads."""
+    straight: list[int] = []
+    opened: list[DiskState] = []
+    read_straight, open_page = PagedPlane.read_straight, PagedPlane.opened
+
+    def counted(plane: PagedPlane, page: int, memory: torch.Tensor) -> DiskEvent | None:
+        event = read_straight(plane, page, memory)
+        if event is not None:
+            straight.append(page)
+        return event
+
+    def watched(plane: PagedPlane, page: int, opening: Opening) -> AbstractContextManager[torch.Tensor]:
+        if opening is Opening.READ and plane is weights:
+            opened.append(plane.on_disk(page))
+        return open_page(plane, page, opening)
+
+    offload: dict[str, Any] = {"param_block_size": "16KiB", "max_gpu_blocks": 5}
+    words: dict[str, Any] = {"precision": {"compute": compute}}
+    offload["host_memory"] = least_host_memory(checkpoints["llama"], offload=offload, **words)
+    backend = CpuBackend()
+    with running(checkpoints["llama"], backend=backend, disk_dir=tmp_path, offload=offload, **words) as engine:
+        weights = engine._pool.planes[PlaneName.WEIGHT]
+        monkeypatch.setattr(PagedPlane, "read_straight", counted)
+        monkeypatch.setattr(PagedPlane, "opened", watched)
+        train(engine, SOURCE, 2)
+    assert straight
+    assert opened, "what is in a frame is copied from there"
+    assert DiskState.ON_DISK not in opened

@@ -2,6 +2,7 @@
 
 import random
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from horizon_app.contracts.run_spec import Policy
 from horizon_app.engine.errors import DiskCorrupt, DiskFailed, DiskFull, EngineError
-from horizon_app.engine.memory.disk_store import DiskStore
+from horizon_app.engine.memory.disk_store import DiskStore, new_buffer
 from horizon_app.engine.memory.paged_plane import PagedPlane
 from horizon_app.engine.memory.planes import DiskState, Opening, Visit
 from horizon_app.engine.policy.choose import make_policy
@@ -23,6 +24,7 @@ NUM_THREADS = 6
 NUMEL = NUM_THREADS * COLUMNS
 FIRST_PAGE = 3  # of the store: other planes lie in the same file
 MOVES = 40
+STRAIGHT = 0.25  # of the moves read past the frames
 SEEDS, FRAMES = st.integers(0, 1 << 20), st.integers(4, 6)
 FAULTS = [FaultKind.READ_ERROR, FaultKind.WRITE_ERROR, FaultKind.FLIPPED_BIT, FaultKind.LOST_WRITE]
 
@@ -30,12 +32,15 @@ FAULTS = [FaultKind.READ_ERROR, FaultKind.WRITE_ERROR, FaultKind.FLIPPED_BIT, Fa
 class Rig:
     """A plane on a disk of its own."""
 
-    def __init__(self, folder: Path, pages: int, frames: int, system: FaultyDisk, policy: Policy = Policy.OPTIMAL):
+    def __init__(
+        self, folder: Path, pages: int, frames: int, system: FaultyDisk, policy: Policy = Policy.OPTIMAL, *,
+        reads_straight: bool = False,
+    ) -> None:  # fmt: skip
         self.pages, self.system = pages, system
         self.store = DiskStore(folder, [NUMEL * 4] * (FIRST_PAGE + pages), system=system)
         self.plane = PagedPlane(
             self.store, FIRST_PAGE, [NUMEL] * pages, torch.float32, num_frames=frames,
-            policy=make_policy(policy, frames),
+            policy=make_policy(policy, frames), reads_straight=reads_straight,
         )  # fmt: skip
 
     def put(self, page: int, value: float) -> None:
@@ -45,6 +50,15 @@ class Rig:
     def get(self, page: int) -> list[float]:
         with self.plane.opened(page, Opening.READ) as content:
             return content.tolist()
+
+    def read(self, page: int) -> torch.Tensor:
+        """Straight from the disk where that may be; else as anybody."""
+        memory = new_buffer(NUMEL * 4)
+        event = self.plane.read_straight(page, memory)
+        if event is None:
+            return torch.tensor(self.get(page))
+        event.wait()
+        return memory.view(torch.float32)[:NUMEL]
 
     def fill(self) -> None:
         """Page p holds p + 1 everywhere; those that are not in a frame are on disk."""
@@ -80,6 +94,9 @@ class Worker:
 
     def _use_own(self, page: int) -> None:
         opening, known = self._random.choice(list(Opening)), self._of_own[page]
+        if self._random.random() < STRAIGHT:
+            assert known is None or torch.equal(self._rig.read(page), known), f"page {page} is not what was written"
+            return
         with self._rig.plane.opened(page, opening) as content:
             if opening is Opening.FILL:
                 assert not bool(content.any()), f"page {page} is opened to be filled, but not empty"
@@ -98,6 +115,10 @@ class Worker:
 
     def _use_shared(self, page: int) -> None:
         opening, known = self._random.choice([Opening.READ, Opening.GLANCE, Opening.CHANGE]), self._of_shared[page]
+        if self._random.random() < STRAIGHT:
+            column = self._rig.read(page)[self._columns]
+            assert torch.equal(column, known), f"page {page}: {column} instead of {known}"
+            return
         with self._rig.plane.opened(page, opening) as content:
             column = content[self._columns]
             assert torch.equal(column, known), f"page {page}: {column} instead of {known}"
@@ -127,14 +148,14 @@ def announce(rig: Rig, seed: int) -> None:
 @settings(max_examples=25)
 @given(
     seed=SEEDS, frames=FRAMES, pages=st.integers(4, 14), policy=st.sampled_from(list(Policy)),
-    jitter_s=st.sampled_from([0.0, 0.001, 0.003]), announced=st.booleans(),
+    jitter_s=st.sampled_from([0.0, 0.001, 0.003]), announced=st.booleans(), reads_straight=st.booleans(),
 )  # fmt: skip
 def test_paged_plane_under_threads_holds_what_was_written(
-    seed: int, frames: int, pages: int, policy: Policy, jitter_s: float, announced: bool,
+    seed: int, frames: int, pages: int, policy: Policy, jitter_s: float, announced: bool, reads_straight: bool,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:  # fmt: skip
     system = FaultyDisk(jitter_s=jitter_s, seed=seed)
-    rig = Rig(tmp_path_factory.mktemp("disk"), pages, frames, system, policy)
+    rig = Rig(tmp_path_factory.mktemp("disk"), pages, frames, system, policy, reads_straight=reads_straight)
     try:
         if announced:
             announce(rig, seed)
@@ -154,14 +175,14 @@ def test_paged_plane_under_threads_holds_what_was_written(
 @settings(max_examples=25)
 @given(
     seed=SEEDS, frames=FRAMES, pages=st.integers(8, 14), after=st.integers(0, 12), kind=st.sampled_from(FAULTS),
-    announced=st.booleans(),
+    announced=st.booleans(), reads_straight=st.booleans(),
 )  # fmt: skip
 def test_paged_plane_on_a_disk_that_fails_ends_every_opener_with_its_error_and_none_with_wrong_content(
-    seed: int, frames: int, pages: int, after: int, kind: FaultKind, announced: bool,
+    seed: int, frames: int, pages: int, after: int, kind: FaultKind, announced: bool, reads_straight: bool,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:  # fmt: skip
     system = FaultyDisk(Fault(kind, after=after), jitter_s=0.001, seed=seed)
-    rig = Rig(tmp_path_factory.mktemp("disk"), pages, frames, system)
+    rig = Rig(tmp_path_factory.mktemp("disk"), pages, frames, system, reads_straight=reads_straight)
     try:
         if announced:
             announce(rig, seed)
@@ -206,3 +227,66 @@ def test_paged_plane_full_disk_surfaces_and_the_page_in_ram_is_not_lost_silently
             rig.get(7)
     finally:
         rig.close()
+
+
+@pytest.fixture
+def straight(tmp_path: Path) -> Iterator[Rig]:
+    """Eight pages and four frames; the first four pages are on disk alone."""
+    rig = Rig(tmp_path, 8, 4, FaultyDisk(), reads_straight=True)
+    rig.fill()
+    rig.store.drain()
+    assert [page for page in range(8) if rig.plane.on_disk(page) is DiskState.ON_DISK] == [0, 1, 2, 3]
+    yield rig
+    rig.close()
+
+
+def test_paged_plane_read_straight_takes_no_frame_and_drives_no_page_out(straight: Rig) -> None:
+    before = [straight.plane.on_disk(page) for page in range(8)]
+    assert [straight.read(page).tolist() for page in range(8)] == [[page + 1.0] * NUMEL for page in range(8)]
+    straight.store.drain()
+    assert [straight.plane.on_disk(page) for page in range(8)] == before
+
+
+def test_paged_plane_read_straight_leaves_pages_in_ram_and_unfit_memory_to_who_opens_them(straight: Rig) -> None:
+    whole = new_buffer(3 * 4096)
+    assert straight.plane.read_straight(7, whole) is None, "in a frame"
+    assert straight.plane.read_straight(0, whole[8:]) is None, "not on a sector's border"
+    assert straight.plane.read_straight(0, whole[: 4096 - 4]) is None, "shorter than the sectors of the page"
+    event = straight.plane.read_straight(0, whole[4096 : 2 * 4096])
+    assert event is not None
+    event.wait()
+    assert whole.view(torch.float32)[1024 : 1024 + NUMEL].tolist() == [1.0] * NUMEL
+    assert not bool(whole[:4096].any()) and not bool(whole[2 * 4096 :].any())
+
+
+def test_paged_plane_that_is_read_straight_looks_ahead_only_for_what_is_opened_here(straight: Rig) -> None:
+    straight.system.calls.clear()
+    straight.plane.expect([Visit(0), Visit(1, Opening.CHANGE), Visit(2), Visit(3, Opening.CONSUME), Visit(7)])
+    straight.store.drain()
+    read = {page - FIRST_PAGE for way, page in straight.system.calls if way == "read"}
+    assert read == {1, 3}
+
+
+def test_paged_plane_read_straight_is_of_the_content_at_the_call_whatever_is_written_meanwhile(straight: Rig) -> None:
+    straight.system.hold()
+    memory = new_buffer(NUMEL * 4)
+    event = straight.plane.read_straight(0, memory)
+    straight.plane.forget(7)  # a frame for page 0, which no write to the held disk has to empty
+    straight.put(0, 50.0)
+    straight.system.release()
+    for page in (1, 2, 3, 7):  # drive it out again, behind the read
+        straight.put(page, 60.0)
+    straight.store.drain()
+    assert event is not None
+    event.wait()
+    assert memory.view(torch.float32)[:NUMEL].tolist() == [1.0] * NUMEL
+    assert straight.get(0) == [50.0] * NUMEL
+
+
+def test_paged_plane_read_straight_that_fails_is_told_to_who_waits_and_to_all_who_ask_later(straight: Rig) -> None:
+    straight.system.faults.append(Fault(FaultKind.READ_ERROR, page=FIRST_PAGE, times=1))
+    event = straight.plane.read_straight(0, new_buffer(NUMEL * 4))
+    assert event is not None
+    for ask in (event.wait, lambda: straight.read(0), lambda: straight.read(1), lambda: straight.get(7)):
+        with pytest.raises(DiskFailed, match="page 3"):
+            ask()

@@ -43,11 +43,15 @@ class ChaosBackend(CpuBackend):
         after.wait()
         number, delay = self._issued, self._delay()
         self._issued += 1
+        reading = source.read_straight(target)  # at once: its place among the requests of its page is this one
 
         def work() -> None:
             time.sleep(delay)
-            with source.opened(source.reading) as content:
-                target.copy_(content)
+            if reading is not None:
+                reading.wait()
+            else:
+                with source.opened(source.reading) as content:
+                    target[: content.numel()].copy_(content)
             with self._lock:
                 self.finish_order.append(number)
 

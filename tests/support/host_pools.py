@@ -16,11 +16,12 @@ from horizon_app.engine.training.host_tier import HostFactory, HostLayout
 
 def host_pool(
     partition: Partition, dtype: torch.dtype = torch.float32, *, folder: Path = Path("no-disk"),
-    frames: int | None = None, system: DiskSystem = OS_DISK, averages: bool = False,
+    frames: int | None = None, system: DiskSystem = OS_DISK, averages: bool = False, reads_straight: bool = False,
 ) -> HostPool:  # fmt: skip
     """All planes of `partition`; with `frames`, each has so many in RAM and its pages in a file in `folder`."""
     layout = HostLayout(partition, dtype, OptimizerState.FP32, averages=averages)
-    factory = HostFactory(DiskTier(folder, system=system), policy=Policy.OPTIMAL, pinned=False)
+    disk = DiskTier(folder, system=system)
+    factory = HostFactory(disk, policy=Policy.OPTIMAL, pinned=False, reads_straight=reads_straight)
     placement = Placement(frames=dict.fromkeys(layout.planes, frames), host_bytes=0)
     return factory.new_pool(partition, layout, placement)
 

@@ -51,14 +51,14 @@ class CountingBackend:
     def __init__(self, inner: Backend) -> None:
         self._inner = inner
         self.device, self.pins_host_memory = inner.device, inner.pins_host_memory
-        self.shares_host_memory = inner.shares_host_memory
+        self.shares_host_memory, self.reads_disk = inner.shares_host_memory, inner.reads_disk
         self.bytes_in = self.bytes_out = 0
 
     def new_arena(self, num_slots: int, block_numel: int, dtype: torch.dtype) -> torch.Tensor:
         return self._inner.new_arena(num_slots, block_numel, dtype)
 
     def copy_in(self, target: torch.Tensor, source: HostSpan, after: Event) -> Event:
-        self.bytes_in += target.numel() * target.element_size()
+        self.bytes_in += source.numel * target.element_size()
         return self._inner.copy_in(target, source, after)
 
     def gather_out(self, source: torch.Tensor, target: HostSpan, *, add: bool) -> Event:

@@ -22,6 +22,10 @@ class DiskEvent:
         """Whether the request has ended."""
         return self._ended.is_set()
 
+    def went_well(self) -> bool:
+        """Whether the request has ended without a failure."""
+        return self._ended.is_set() and self._failure is None
+
     def wait(self) -> None:
         """Block until the request has ended. Raises DiskCorrupt, DiskFailed, DiskFull or DiskUnusable."""
         self._ended.wait()

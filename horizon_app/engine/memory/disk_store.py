@@ -124,10 +124,14 @@ class DiskStore:
         self._end(request, _closed_failure(request))
         return request.event
 
+    def takes(self, page: int, memory: torch.Tensor) -> bool:
+        """Whether a page can be read into `memory`: contiguous bytes in RAM, on a sector's border and as long."""
+        fits = memory.dtype == torch.uint8 and memory.is_contiguous() and memory.device.type == "cpu"
+        return fits and memory.numel() >= round_up(self._page_bytes[page]) and memory.data_ptr() % SECTOR == 0
+
     def _room(self, page: int, memory: torch.Tensor) -> memoryview:
         needed = round_up(self._page_bytes[page])
-        fits = memory.dtype == torch.uint8 and memory.is_contiguous() and memory.numel() >= needed
-        if not fits or memory.device.type != "cpu" or memory.data_ptr() % SECTOR:
+        if not self.takes(page, memory):
             raise BufferUnfit(
                 f"page {page} needs {needed} bytes of contiguous uint8 memory in RAM at a multiple of {SECTOR}, but "
                 f"got {memory.numel()} elements of {memory.dtype} on {memory.device} at {memory.data_ptr():#x}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
+from horizon_app.engine.memory.disk_queue import DiskEvent
 from horizon_app.engine.memory.disk_store import DiskStore
 from horizon_app.engine.memory.geometry import Block, Parameter, Partition, Segment
 from horizon_app.engine.memory.pinning import PinnedMemory
@@ -37,6 +38,15 @@ class HostSpan:
         """The elements, for the length of the context. Shape: [numel]. Waits for the disk; raises EngineError."""
         with self.plane.opened(self.page, opening) as page:
             yield page[self.start : self.end]
+
+    def read_straight(self, memory: torch.Tensor) -> DiskEvent | None:
+        """Begin to read the elements from the disk into `memory`, past the host tier; None: open them instead.
+
+        Shape: [numel or more]; what lies behind them in it is lost. Raises EngineError.
+        """
+        if self.start or self.reading is not Opening.READ:
+            return None
+        return self.plane.read_straight(self.page, memory)
 
     def in_ram(self) -> torch.Tensor | None:
         """The elements, where they never leave RAM; else None."""

@@ -4,6 +4,9 @@ Every opening moves the expected order on, and whatever ends (a page closed, a r
 again: pages that come next are read into frames whose own pages come later, changed ones being written first. So the
 disk works beside the compute, and no thread is needed but the disk's own.
 
+Where the reader's own memory is RAM, what is only read goes there straight, and reading ahead is the reader's: frames
+then keep what was written, which passes up and down the model would push out and bring back; nothing is copied twice.
+
 Never deadlocks: an open page is closed without waiting for another page of the same plane, and reads and writes end by
 themselves. At least `FEWEST_FRAMES` frames leave one for everybody who may have a page open at once.
 """
@@ -16,7 +19,8 @@ from dataclasses import dataclass
 import torch
 
 from horizon_app.engine.errors import EngineError
-from horizon_app.engine.memory.disk_store import DiskEvent, DiskStore, new_buffer
+from horizon_app.engine.memory.disk_queue import DiskEvent
+from horizon_app.engine.memory.disk_store import DiskStore, new_buffer
 from horizon_app.engine.memory.planes import DiskState, Opening, Visit, VisitOrder
 from horizon_app.engine.policy.protocol import NEVER, ReplacementPolicy
 
@@ -48,10 +52,13 @@ class PagedPlane:
 
     def __init__(
         self, store: DiskStore, first_page: int, page_numels: Sequence[int], dtype: torch.dtype, *, num_frames: int,
-        policy: ReplacementPolicy, owns_store: bool = False,
+        policy: ReplacementPolicy, owns_store: bool = False, reads_straight: bool = False,
     ) -> None:  # fmt: skip
-        """`first_page` is the number of page 0 in the store; a store that is owned is closed with the plane."""
-        self._owns_store = owns_store
+        """`first_page` is the number of page 0 in the store; a store that is owned is closed with the plane.
+
+        With `reads_straight`, nothing is read ahead for visits to READ: see `read_straight`.
+        """
+        self._owns_store, self._reads_straight = owns_store, reads_straight
         self._store, self._first, self._numels, self._dtype = store, first_page, tuple(page_numels), dtype
         frame_bytes = max(self._numels) * dtype.itemsize
         self._frames = [new_buffer(frame_bytes) for _ in range(num_frames)]
@@ -74,6 +81,20 @@ class PagedPlane:
                 if page.frame != NO_FRAME:
                     self._policy.used(number, self._next_visit(number))
             self._look_ahead()
+
+    def read_straight(self, page: int, memory: torch.Tensor) -> DiskEvent | None:
+        """See Plane. What the page holds later doesn't matter: the disk keeps the order of requests on one page."""
+        with self._changed:
+            self._raise_failure()
+            record, target = self._pages[page], memory.view(torch.uint8)
+            straight = self._reads_straight and record.frame == NO_FRAME and record.stored
+            if not straight or not self._store.takes(self._first + page, target):
+                return None
+            due = self._next_visit(page)
+            self._visit(page, Opening.READ)
+            event = self._store.read(self._first + page, target, due=due)
+        event.on_done(lambda: self._straight_read_done(event))
+        return event
 
     def forget(self, page: int) -> None:
         """See Plane; nobody may have the page open."""
@@ -133,7 +154,7 @@ class PagedPlane:
         record.pins += 1  # before waiting: it may not leave meanwhile
         record.leaving = False
         if fresh and not empty:
-            self._start_read(page)
+            self._start_read(page, self._order.position)
         try:
             while record.reading or (record.writing and opening not in READING):
                 self._wait()
@@ -227,7 +248,8 @@ class PagedPlane:
             if self._reads >= READS_AHEAD:
                 return
             record = self._pages[visit.page]
-            if not visit.reads or record.frame != NO_FRAME or not record.stored:
+            straight = self._reads_straight and visit.opening is Opening.READ
+            if not visit.reads or straight or record.frame != NO_FRAME or not record.stored:
                 continue
             frame: int | None = None
             if len(self._free) > self._demands:
@@ -243,13 +265,12 @@ class PagedPlane:
                         return
                     continue
             self._give(visit.page, frame)
-            self._start_read(visit.page)
+            self._start_read(visit.page, position)
 
-    def _start_read(self, page: int) -> None:
+    def _start_read(self, page: int, due: int) -> None:
         record = self._pages[page]
         record.reading = True
         self._reads += 1
-        due = self._next_visit(page)
         event = self._store.read(self._first + page, self._frames[record.frame], due=due)
         event.on_done(lambda: self._read_done(page, event))
 
@@ -266,6 +287,11 @@ class PagedPlane:
             self._reads -= 1
             self._note_failure(event)
             self._look_ahead()
+            self._changed.notify_all()
+
+    def _straight_read_done(self, event: DiskEvent) -> None:
+        with self._changed:
+            self._note_failure(event)
             self._changed.notify_all()
 
     def _write_done(self, page: int, event: DiskEvent) -> None:

@@ -14,6 +14,8 @@ from typing import Protocol
 
 import torch
 
+from horizon_app.engine.memory.disk_queue import DiskEvent
+
 
 class PlaneName(StrEnum):
     """One kind of data of a block."""
@@ -44,6 +46,13 @@ class Plane(Protocol):
 
     def opened(self, page: int, opening: Opening) -> AbstractContextManager[torch.Tensor]:
         """The page's memory, flat, for the length of the context. Waits for the disk; raises EngineError."""
+        ...
+
+    def read_straight(self, page: int, memory: torch.Tensor) -> DiskEvent | None:
+        """Begin to read a page that only the disk has into other memory; None: open it, as any other.
+
+        `memory` is as large as the page at least; what lies behind the page in it is lost. Raises EngineError.
+        """
         ...
 
     def expect(self, visits: "Sequence[Visit]", *, from_second_cycle: "frozenset[Opening]" = frozenset()) -> None:

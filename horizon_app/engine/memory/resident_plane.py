@@ -29,6 +29,9 @@ class ResidentPlane:
         """See Plane; a page opened to be filled starts from what was there, which is what nobody may rely on."""
         return nullcontext(self.page(page))
 
+    def read_straight(self, page: int, memory: torch.Tensor) -> None:
+        """Never: all is in RAM."""
+
     def expect(self, visits: Sequence[Visit], *, from_second_cycle: frozenset[Opening] = frozenset()) -> None:
         """Nothing to prepare."""
 

@@ -285,7 +285,7 @@ class Streamer:
 
     def _begin_arrival(self, block: int, slot: int, position: int) -> None:
         source = self._pool.block(PlaneName.WEIGHT, self._partition.blocks[block])
-        target = self._arena.tensor(slot)[: source.numel]
+        target = self._arena.tensor(slot)
         after = self._slot_read.pop(slot, None) or self._backend.compute_event()
         self._table.begin_arrival(block, slot)
         begin = time.perf_counter()  # some backends copy at once, and compute waits for that
@@ -293,4 +293,4 @@ class Streamer:
         self.counters.stall_s += time.perf_counter() - begin
         self._policy.inserted(block, self._schedule.next_use(block, position))
         self.counters.fetches += 1
-        self.counters.bytes_in += target.numel() * target.element_size()
+        self.counters.bytes_in += source.numel * target.element_size()

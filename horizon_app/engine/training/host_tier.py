@@ -108,8 +108,9 @@ class InputRoom:
 class HostFactory:
     """Takes the host tier's memory and the disk tier's files; knows where they go."""
 
-    def __init__(self, disk: DiskTier, *, policy: Policy, pinned: bool) -> None:
-        self.disk, self._policy, self._pinned = disk, policy, pinned
+    def __init__(self, disk: DiskTier, *, policy: Policy, pinned: bool, reads_straight: bool) -> None:
+        """`reads_straight`: weights on disk are read into the arena itself."""
+        self.disk, self._policy, self._pinned, self._reads_straight = disk, policy, pinned, reads_straight
 
     def new_pool(self, partition: Partition, layout: HostLayout, placement: Placement) -> HostPool:
         """Planes in RAM, and planes paged to one file. Raises TierExhausted, DiskFull, DiskUnusable."""
@@ -125,7 +126,10 @@ class HostFactory:
             else:
                 policy = make_policy(self._policy, frames)
                 first_page = first_pages[name]
-                planes[name] = PagedPlane(store, first_page, numels, dtype, num_frames=frames, policy=policy)
+                planes[name] = PagedPlane(
+                    store, first_page, numels, dtype, num_frames=frames, policy=policy,
+                    reads_straight=self._reads_straight and name is layout.weight_plane,
+                )  # fmt: skip
         if PlaneName.WEIGHT not in planes:
             planes[PlaneName.WEIGHT] = planes[PlaneName.MASTER]
         return HostPool(partition, planes, store=store, pinned=self._pinned)

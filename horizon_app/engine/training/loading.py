@@ -9,7 +9,7 @@ from transformers import PretrainedConfig
 
 from horizon_app.contracts.run_spec import Init
 from horizon_app.engine.errors import BuildStopped
-from horizon_app.engine.memory.disk_io import OS_DISK, DiskSystem
+from horizon_app.engine.memory.disk_io import OS_DISK, SECTOR, DiskSystem
 from horizon_app.engine.memory.disk_tier import DiskTier
 from horizon_app.engine.memory.geometry import Parameter, Partition
 from horizon_app.engine.model.discovery import Discovered, build_meta, discover, load_config, stage_parameters
@@ -74,7 +74,10 @@ class LoadedModel:
             undo.callback(self.backend.close)
             self.disk = DiskTier(config.disk_dir, limit_bytes=config.disk_limit_bytes, system=disk_system)
             undo.callback(self.disk.close)
-            self.host = HostFactory(self.disk, policy=config.policy, pinned=self.backend.pins_host_memory)
+            self.host = HostFactory(
+                self.disk, policy=config.policy, pinned=self.backend.pins_host_memory,
+                reads_straight=self.backend.reads_disk and config.block_bytes % SECTOR == 0,
+            )  # fmt: skip
             self.pool = self.host.new_pool(plan.partition, plan.layout, plan.sizes.placement)
             undo.callback(self.pool.close)
             by_name, write = plan.partition.by_name, _heeding(self.pool.write, should_stop)

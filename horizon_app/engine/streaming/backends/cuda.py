@@ -49,6 +49,7 @@ class CudaBackend:
 
     pins_host_memory = True
     shares_host_memory = False
+    reads_disk = False
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -87,7 +88,7 @@ class CudaBackend:
         if isinstance(after, CudaEvent):
             after.order(self._in)
         with torch.cuda.stream(self._in):
-            target.copy_(content, non_blocking=True)
+            target[: content.numel()].copy_(content, non_blocking=True)
         return self._record(self._in)
 
     def gather_out(self, source: torch.Tensor, target: HostSpan, *, add: bool) -> Event:

@@ -32,13 +32,17 @@ class Backend(Protocol):
     device: torch.device
     pins_host_memory: bool
     shares_host_memory: bool  # products can read the host tier's memory: weights in RAM need no copy
+    reads_disk: bool  # slots are RAM: what only the disk has is read into them, not into the host tier's frames
 
     def new_arena(self, num_slots: int, block_numel: int, dtype: torch.dtype) -> torch.Tensor:
         """Memory of the arena, touched once. Shape: [num_slots, block_numel]."""
         ...
 
     def copy_in(self, target: torch.Tensor, source: HostSpan, after: Event) -> Event:
-        """Copy `source` to device memory `target`, once `after` has been reached; opens the source meanwhile."""
+        """Copy `source` to device memory `target`, once `after` has been reached; opens the source meanwhile.
+
+        `target` holds `source.numel` elements or more; where it is on disk, what lies behind them may be lost.
+        """
         ...
 
     def gather_out(self, source: torch.Tensor, target: HostSpan, *, add: bool) -> Event:

@@ -28,7 +28,7 @@ class LazyCopy:
     def wait(self) -> None:
         if not self._done:
             with self._source.opened(Opening.READ) as content:
-                self._target.copy_(content)
+                self._target[: content.numel()].copy_(content)
             self._done = True
 
 

@@ -35,7 +35,7 @@ def room(limit: int) -> InputRoom:
 
 
 def factory(folder: Path, system: DiskSystem = OS_DISK, policy: Policy = Policy.CLOCK_PRO) -> HostFactory:
-    return HostFactory(DiskTier(folder, system=system), policy=policy, pinned=False)
+    return HostFactory(DiskTier(folder, system=system), policy=policy, pinned=False, reads_straight=False)
 
 
 def host_inputs(

@@ -8,19 +8,24 @@ import pytest
 import torch
 
 from horizon_app.engine.errors import DiskFailed, TransferFailed
+from horizon_app.engine.memory.geometry import ParameterFacts, Use
 from horizon_app.engine.memory.host_pool import HostSpan
 from horizon_app.engine.memory.pinning import PinnedMemory
-from horizon_app.engine.memory.planes import PlaneName
+from horizon_app.engine.memory.planes import DiskState, PlaneName
 from horizon_app.engine.memory.resident_plane import ResidentPlane
 from horizon_app.engine.streaming.backends.choose import make_backend
 from horizon_app.engine.streaming.backends.cpu import CpuBackend
 from horizon_app.engine.streaming.backends.mover import Mover
 from horizon_app.engine.streaming.backends.protocol import Backend
+from horizon_app.engine.streaming.partition import partition
 from tests.support.chaos import ChaosBackend
+from tests.support.faulty_disk import Fault, FaultKind, FaultyDisk
 from tests.support.host_pools import host_pool
 from tests.support.streaming_rig import BLOCK_NUMEL, made_up_partition
 
 NUMEL, COPIES = 4096, 40
+WHOLE_SECTORS = ParameterFacts(name="w", shape=(21, 512), use=Use.LINEAR, decay=True)
+"""Ten blocks of a sector each, and half of one."""
 
 MAKERS: dict[str, Callable[[], Backend]] = {
     "cpu": lambda: make_backend(torch.device("cpu")),
@@ -129,6 +134,55 @@ def test_backend_copies_of_pages_that_may_be_on_disk_end_as_those_in_ram(
             backend.copy_in(arena[i], pool.block(PlaneName.GRAD, block), backend.compute_event())
         backend.synchronize()
         assert arena.cpu().tolist() == [[2.0 * i] * BLOCK_NUMEL for i in range(COPIES)]
+    finally:
+        pool.close()
+
+
+def test_backend_that_reads_the_disk_brings_blocks_past_the_frames(backend: Backend, tmp_path: Path) -> None:
+    if not backend.reads_disk:
+        pytest.skip("its slots are no memory that a disk can write to")
+    part = partition([("L0", [WHOLE_SECTORS])], block_bytes=4096, element_bytes=4)
+    disk = FaultyDisk()
+    pool = host_pool(part, folder=tmp_path, frames=4, system=disk, reads_straight=True)
+    try:
+        pool.write(part.parameters[0], torch.arange(part.numel))
+        assert pool.store is not None
+        pool.store.drain()
+        on_disk = [pool.disk_state(block.index) for block in part.blocks]
+        assert on_disk.count(DiskState.ON_DISK) == len(part.blocks) - 4
+        arena = backend.new_arena(len(part.blocks), part.block_numel, torch.float32).fill_(float("nan"))
+        disk.hold()
+        spans = [pool.block(PlaneName.WEIGHT, block) for block in part.blocks]
+        events = [backend.copy_in(arena[i], spans[i], backend.compute_event()) for i in range(len(spans))]
+        assert any(not event.done() for event in events), "nobody waits for the disk where the copy is asked for"
+        disk.release()
+        backend.synchronize()
+        assert all(event.done() for event in events)
+        numel = part.blocks[-1].numel
+        assert torch.equal(arena[:-1].flatten(), torch.arange(part.blocks[-1].pool_start).float())
+        assert torch.equal(arena[-1][:numel], torch.arange(part.blocks[-1].pool_start, part.numel).float())
+        assert [pool.disk_state(block.index) for block in part.blocks] == on_disk, "nothing was pushed out for it"
+    finally:
+        pool.close()
+
+
+def test_backend_that_reads_the_disk_tells_of_a_read_that_failed_at_synchronize_at_the_latest(
+    backend: Backend, tmp_path: Path
+) -> None:
+    if not backend.reads_disk:
+        pytest.skip("its slots are no memory that a disk can write to")
+    part = partition([("L0", [WHOLE_SECTORS])], block_bytes=4096, element_bytes=4)
+    disk = FaultyDisk()
+    pool = host_pool(part, folder=tmp_path, frames=4, system=disk, reads_straight=True)
+    try:
+        pool.write(part.parameters[0], torch.arange(part.numel))
+        assert pool.store is not None
+        pool.store.drain()
+        disk.faults.append(Fault(FaultKind.READ_ERROR))
+        arena = backend.new_arena(1, part.block_numel, torch.float32)
+        backend.copy_in(arena[0], pool.block(PlaneName.WEIGHT, part.blocks[0]), backend.compute_event())
+        with pytest.raises(DiskFailed):
+            backend.synchronize()
     finally:
         pool.close()
 
@@ -272,10 +326,10 @@ def test_mover_leaves_the_number_of_threads_of_products_alone(threads: int) -> N
         made.close()
 
 
-def test_cpu_backend_copy_in_to_another_shape_fails_at_once() -> None:
+def test_cpu_backend_copy_in_to_a_slot_that_is_too_small_fails_at_once() -> None:
     made = CpuBackend()
     with pytest.raises(RuntimeError, match="size"):
-        made.copy_in(torch.zeros(4), Pages(made, 1, 3).span(), made.compute_event())
+        made.copy_in(torch.zeros(2), Pages(made, 1, 3).span(), made.compute_event())
 
 
 def test_chaos_backend_ends_copies_in_another_order_than_asked() -> None:
