@@ -110,7 +110,10 @@ def test_engine_out_of_memory_recomputes_every_layer_before_it_halves_the_micro_
         llama, sink=sink, overrides=overrides, offload=OFFLOAD, compute={"recompute": "auto"}
     ) as engine:  # fmt: skip
         Shortage(engine, {3, 5}, ERRORS["card"])
+        before = engine.sizes.free_share(2)
         metrics = train(engine, SOURCE, STEPS)
+        assert engine.plan_facts["layers_recomputed"] == 2
+        assert engine.sizes.free_share(2) > before, "accumulation goes by what is kept now"
         assert_close([step["train/loss"] for step in metrics], engine, plain)
     kinds = [(kind, data["step"]) for kind, _, data in sink.notes if kind in ("recompute", "micro_batch")]
     assert kinds == [("recompute", 3), ("micro_batch", 3)], "its first call downwards is number 5"

@@ -1,7 +1,7 @@
 """How many sequences pass at once, which layers keep what is inside them, and where the inputs of the others wait."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from horizon_app.contracts.run_spec import AccumulationPolicy, Disk, Recompute, ScheduleOrder
@@ -17,12 +17,29 @@ class Activations:
     """Numbers decided once, before memory is taken."""
 
     micro_batch: int
+    layers: int
     kept_layers: int  # that keep what is inside them for the backward: the last ones
-    layers_recomputed: int  # the others
+    kept_sequences: int | None  # whose kept layers exist at once; None: those of a micro-batch
     host_inputs: bool  # whether the inputs of the layers that run again wait on the host
     waiting_inputs: int  # at most, of one sequence and layer each
-    fixed_bytes: int  # whatever the micro-batch, without logits
-    bytes_per_sequence: float  # for each sequence of a micro-batch
+    layer_bytes: float  # of what is inside one layer, for one sequence
+    passing_bytes: int  # of the hidden states between two layers
+
+    @property
+    def layers_recomputed(self) -> int:
+        """Layers that run again before their backward."""
+        return self.layers - self.kept_layers
+
+    def num_bytes(self, micro_batch: int) -> int:
+        """Bytes on the device with this micro-batch, without logits: an estimate."""
+        kept = self.kept_layers * (self.kept_sequences or micro_batch)
+        running = micro_batch if self.layers_recomputed else 0
+        waiting = self.kept_layers if self.host_inputs else self.layers
+        return int(self.layer_bytes * (kept + running)) + self.passing_bytes * (1 + waiting)
+
+    def recomputing_all(self) -> "Activations":
+        """The same where every layer runs again."""
+        return replace(self, kept_layers=0)
 
 
 def plan_activations(config: EngineConfig, model_config: Any, budget: float, *, ram_is_short: bool) -> Activations:
@@ -32,28 +49,26 @@ def plan_activations(config: EngineConfig, model_config: Any, budget: float, *, 
     """
     layers, sequence = model_config.num_hidden_layers, config.sequence_length
     per_layer = _kept_bytes_per_token(model_config, config.compute_dtype.itemsize) * sequence
-    keeps_all = config.recompute is Recompute.NEVER or (
-        config.recompute is Recompute.AUTO and per_layer * layers * config.global_batch <= budget
-    )
-    per_call = per_layer * layers if keeps_all else per_layer
+    never = config.recompute is Recompute.NEVER
+    per_call = per_layer * layers if never else per_layer
     micro = min(config.micro_batch or _micro_batch(config, per_call, budget), config.global_batch)
-    # Every sequence between two layers has its hidden states on the device, and those that wait for the way down.
+    # Layer-major, all sequences of a step are on their way at once; else those of a micro-batch.
+    layer_major = config.order is ScheduleOrder.LAYER_MAJOR
     most = _most_sequences(config, micro)
-    passing = model_config.hidden_size * sequence * config.compute_dtype.itemsize
-    passing *= most if _is_layer_major(config) else micro
+    together = config.global_batch if layer_major else micro
+    keeps_all = never or (config.recompute is Recompute.AUTO and per_layer * layers * together <= budget)
+    passing = model_config.hidden_size * sequence * config.compute_dtype.itemsize * (most if layer_major else micro)
     host_inputs = not keeps_all and _inputs_on_host(config, passing * layers, budget)
-    room = budget - per_call * micro - (0 if host_inputs else passing * layers)
-    kept_layers = _kept_layers(
-        config, layers, keeps_all=keeps_all, fitting=0 if ram_is_short else room // per_layer // most
-    )
+    room = budget - per_layer * micro - (0 if host_inputs else passing * layers)
+    fitting = 0 if ram_is_short else room // per_layer // (most if layer_major else micro)
+    kept_layers = _kept_layers(config, layers, keeps_all=keeps_all, fitting=fitting)
     settled = config.micro_batch is not None and config.keep_global_batch  # the micro-batch never grows
-    waiting = micro if settled and not _is_layer_major(config) else most
-    kept = per_layer * kept_layers * (config.global_batch if keeps_all else most)
+    waiting = micro if settled and not layer_major else most
+    kept_sequences = (together if keeps_all else most) if layer_major else None
     return Activations(
-        micro_batch=micro, kept_layers=kept_layers, layers_recomputed=layers - kept_layers, host_inputs=host_inputs,
-        waiting_inputs=waiting * (layers - kept_layers) if host_inputs else 0,
-        fixed_bytes=int(kept) + passing * (1 + (kept_layers if host_inputs else layers)),
-        bytes_per_sequence=0.0 if kept_layers == layers else per_layer,
+        micro_batch=micro, layers=layers, kept_layers=kept_layers, kept_sequences=kept_sequences,
+        host_inputs=host_inputs, waiting_inputs=waiting * (layers - kept_layers) if host_inputs else 0,
+        layer_bytes=per_layer, passing_bytes=passing,
     )  # fmt: skip
 
 
@@ -63,10 +78,6 @@ def _kept_layers(config: EngineConfig, layers: int, *, keeps_all: bool, fitting:
     if keeps_all:
         return layers
     return min(layers, max(0, int(fitting))) if config.recompute is Recompute.AUTO else 0
-
-
-def _is_layer_major(config: EngineConfig) -> bool:
-    return config.order is ScheduleOrder.LAYER_MAJOR
 
 
 def _most_sequences(config: EngineConfig, micro_batch: int) -> int:

@@ -253,6 +253,7 @@ class Engine:
             torch.cuda.empty_cache()
         reason = f"{MEMORY_RAN_OUT} ({shortage})"
         if self._config.recompute is Recompute.AUTO and self._m.step.keep_nothing():
+            self.sizes = self.sizes.recomputing_all()
             text = f"{reason}: from optimizer step {step} on, every layer is recomputed in the backward"
             self._sink.note("recompute", text, {"step": step, "reason": reason})
             return

@@ -1,6 +1,6 @@
 """The sizes that depend on model and machine: tiers, arena, activations."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psutil
@@ -59,8 +59,11 @@ class Sizes:
 
     def activation_bytes(self, micro_batch: int) -> int:
         """Bytes of activations on the device with this micro-batch: an estimate."""
-        of_layers = self.activations.fixed_bytes + self.activations.bytes_per_sequence * micro_batch
-        return int(of_layers + self.logits_bytes)
+        return self.activations.num_bytes(micro_batch) + self.logits_bytes
+
+    def recomputing_all(self) -> "Sizes":
+        """The same where every layer runs again before its backward."""
+        return replace(self, activations=self.activations.recomputing_all())
 
     def process_bytes(self, *, on_cpu: bool) -> int:
         """Anonymous memory that the engine adds to its process, where the device is the CPU with its activations."""

@@ -235,6 +235,22 @@ def test_sizes_recompute_auto_keeps_as_many_layers_as_fit_beside_what_passes(
     assert len(set(kept)) >= 4, "some but not all are kept in between"
 
 
+def test_sizes_recompute_auto_counts_what_exists_at_once(config: EngineConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One micro-batch after the other, there is only ever what one of them keeps."""
+    shape = {"recompute": Recompute.AUTO, "sequence_length": 1024, "global_batch": 64, "micro_batch": 1}
+    give_memory(monkeypatch, RUNTIME_BYTES + 600 * MIB, host=8 << 30)
+    at_once, one_by_one = decide(config, **shape), decide(config, **shape, order=ScheduleOrder.MICRO_BATCH_MAJOR)
+    assert at_once.activations.kept_layers < LLAMA.num_hidden_layers == one_by_one.activations.kept_layers
+    assert one_by_one.activation_bytes(1) < at_once.activation_bytes(1) < one_by_one.activation_bytes(64)
+
+
+def test_sizes_recomputing_all_frees_what_was_kept(config: EngineConfig) -> None:
+    sizes = decide(config, recompute=Recompute.AUTO, sequence_length=1024)
+    assert sizes.activations.kept_layers == LLAMA.num_hidden_layers
+    assert sizes.recomputing_all() == decide(config, recompute=Recompute.ALWAYS, sequence_length=1024)
+    assert sizes.recomputing_all().free_share(1) > sizes.free_share(1)
+
+
 def test_sizes_recompute_auto_leaves_the_ram_to_planes_that_else_lie_on_disk(
     config: EngineConfig, on_card: EngineConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
