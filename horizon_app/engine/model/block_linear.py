@@ -17,6 +17,7 @@ from torch import nn
 from torch.autograd.function import FunctionCtx
 
 from horizon_app.engine.memory.geometry import Segment, Use
+from horizon_app.engine.model.transposition import multiply_transposed
 
 MOST_ROUNDED_SUMS = 4
 """Up to this many partial products are summed in the compute dtype; more would add their rounding up (8 in bf16 double
@@ -93,13 +94,6 @@ def _weight(layer: BlockLinear, segment: Segment) -> torch.Tensor:
     return layer.access.weight(segment).to(layer.dtype)
 
 
-def _multiply_into(out_MN: torch.Tensor, a_MK: torch.Tensor, b_KN: torch.Tensor) -> None:
-    if out_MN.dtype == a_MK.dtype:
-        torch.mm(a_MK, b_KN, out=out_MN)
-    else:
-        out_MN.copy_(torch.mm(a_MK, b_KN))
-
-
 def _product(
     bias_O: torch.Tensor | None, x_TI: torch.Tensor, w_IO: torch.Tensor, out_TO: torch.Tensor | None = None
 ) -> torch.Tensor:
@@ -147,7 +141,7 @@ def _backward_rows(x_TI: torch.Tensor, dy_TO: torch.Tensor, layer: BlockLinear) 
         w_RI = _weight(layer, segment).view(-1, layer.in_features)
         dx_TI = _add_product(dx_TI, dy_TR, w_RI, len(layer.segments))
         dw_RI = layer.access.gradient(segment).view(-1, layer.in_features)
-        _multiply_into(dw_RI, dy_TR.t(), x_TI)
+        multiply_transposed(dy_TR, x_TI, dw_RI)
         layer.access.gradient_done(segment, dw_RI)
     if dx_TI is None:
         raise AssertionError("a linear layer has at least one segment")
@@ -160,6 +154,6 @@ def _backward_columns(x_TI: torch.Tensor, dy_TO: torch.Tensor, layer: BlockLinea
         w_RO = _weight(layer, segment).view(-1, layer.out_features)
         torch.mm(dy_TO, w_RO.t(), out=dx_TI[:, segment.row_start : segment.row_end])
         dw_RO = layer.access.gradient(segment).view(-1, layer.out_features)
-        _multiply_into(dw_RO, x_TI[:, segment.row_start : segment.row_end].t(), dy_TO)
+        multiply_transposed(x_TI[:, segment.row_start : segment.row_end], dy_TO, dw_RO)
         layer.access.gradient_done(segment, dw_RO)
     return dx_TI
