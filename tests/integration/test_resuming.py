@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from tests.support.commands import run_horizon, start_horizon, write_spec
 from tests.support.run_folders import states, wait_until
-from tests.support.server import ServerProcess, furnish_home, wait_for
+from tests.support.server import ServerProcess, furnish_home, is_alive, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -241,9 +240,9 @@ def test_run_whose_command_and_worker_are_both_killed_goes_on_with_resume(home: 
     wait_until(lambda: any((p / "checkpoints" / "5").exists() for p in home.glob("runs/*")), "a checkpoint is written")
     process.kill()
     process.communicate()
-    worker = psutil.Process(json.loads((only_run(home) / "worker.json").read_text())["pid"])
-    worker.kill()
-    wait_until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE, "the worker is gone")
+    worker = json.loads((only_run(home) / "worker.json").read_text())["pid"]
+    os.kill(worker, signal.SIGKILL)
+    wait_until(lambda: not is_alive(worker), "the worker is gone")
     body = asked(home, "run", "--resume", only_run(home).name)
     assert (body["state"], body["optimizer_steps"]) == ("finished", 30)
 

@@ -7,14 +7,13 @@ import socket
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from horizon_app.contracts.events import LogWritten
 from horizon_app.control.recorder import note
-from tests.support.server import ServerProcess, furnish_home
+from tests.support.server import ServerProcess, furnish_home, is_alive
 from tests.support.stores import add_run, open_store
 
 
@@ -57,7 +56,7 @@ def test_first_signal_tells_the_sockets_cuts_downloads_and_leaves_workers(home: 
     assert systemd.recv(64) == b"READY=1"
     run_id = server.submit(steps=100_000)
     server.wait_step(run_id, 1)
-    worker = psutil.Process(json.loads((home / "runs" / run_id / "worker.json").read_text())["pid"])
+    worker = json.loads((home / "runs" / run_id / "worker.json").read_text())["pid"]
     with connect(server.stream_url(run_id)) as viewer, stalled_export(server, long_log):
         assert server.end() == 0
         with pytest.raises(ConnectionClosed) as closed:
@@ -66,7 +65,7 @@ def test_first_signal_tells_the_sockets_cuts_downloads_and_leaves_workers(home: 
     assert closed.value.rcvd is not None and closed.value.rcvd.code == 1012
     assert systemd.recv(64) == b"STOPPING=1"
     assert not (home / "server.json").exists()
-    assert worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE
+    assert is_alive(worker)
     with ServerProcess(home) as again:
         again.post(f"/runs/{run_id}/stop")
         again.wait_state(run_id, "stopped")

@@ -20,7 +20,7 @@ from websockets.asyncio.client import connect
 
 from horizon_app.contracts.events import EVENT
 from tests.support.run_folders import wait_until
-from tests.support.server import ServerProcess, furnish_home
+from tests.support.server import ServerProcess, furnish_home, is_alive
 
 STEPS, STEP_S, EVERY = 80, 0.03, 5
 CLIENTS_A_RUN = 2
@@ -174,7 +174,7 @@ class _Havoc:
         for process in killed.values():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-            wait_until(lambda one=process: _is_gone(one), "the worker is gone", 20)
+            wait_until(lambda pid=process.pid: not is_alive(pid), "the worker is gone", 20)
         return any(not self._has_finished(run_id) for run_id in killed)
 
     def _has_finished(self, run_id: str) -> bool:
@@ -198,7 +198,7 @@ class _Havoc:
             with contextlib.suppress(OSError, ValueError, psutil.NoSuchProcess):
                 known = json.loads((self.server.home / "runs" / run_id / "worker.json").read_bytes())
                 process = psutil.Process(known["pid"])
-                if abs(process.create_time() - known["start_time"]) < 1 and not _is_gone(process):
+                if abs(process.create_time() - known["start_time"]) < 1 and is_alive(process.pid):
                     found[run_id] = process
         return found
 
@@ -240,14 +240,6 @@ def _all_events(server: ServerProcess, run_id: str) -> list[dict[str, Any]]:
         if not page:
             return found
         found += page
-
-
-def _is_gone(process: psutil.Process) -> bool:
-    """A zombie is: who reaps it, and when, depends on the machine."""
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def _free_port() -> int:

@@ -32,6 +32,8 @@ MAKERS: dict[str, Callable[[], Backend]] = {
     "chaos": lambda: ChaosBackend(7),
     "cuda": lambda: make_backend(torch.device("cuda", 0)),
 }
+READ_DISK = [name for name in MAKERS if name != "cuda"]
+"""Those whose slots are memory that a disk can write to."""
 BACKENDS = [pytest.param(name, marks=pytest.mark.gpu) if name == "cuda" else name for name in MAKERS]
 
 
@@ -138,9 +140,8 @@ def test_backend_copies_of_pages_that_may_be_on_disk_end_as_those_in_ram(
         pool.close()
 
 
+@pytest.mark.parametrize("backend", READ_DISK, indirect=True)
 def test_backend_that_reads_the_disk_brings_blocks_past_the_frames(backend: Backend, tmp_path: Path) -> None:
-    if not backend.reads_disk:
-        pytest.skip("its slots are no memory that a disk can write to")
     part = partition([("L0", [WHOLE_SECTORS])], block_bytes=4096, element_bytes=4)
     disk = FaultyDisk()
     pool = host_pool(part, folder=tmp_path, frames=4, system=disk, reads_straight=True)
@@ -166,11 +167,10 @@ def test_backend_that_reads_the_disk_brings_blocks_past_the_frames(backend: Back
         pool.close()
 
 
+@pytest.mark.parametrize("backend", READ_DISK, indirect=True)
 def test_backend_that_reads_the_disk_tells_of_a_read_that_failed_at_synchronize_at_the_latest(
     backend: Backend, tmp_path: Path
 ) -> None:
-    if not backend.reads_disk:
-        pytest.skip("its slots are no memory that a disk can write to")
     part = partition([("L0", [WHOLE_SECTORS])], block_bytes=4096, element_bytes=4)
     disk = FaultyDisk()
     pool = host_pool(part, folder=tmp_path, frames=4, system=disk, reads_straight=True)
