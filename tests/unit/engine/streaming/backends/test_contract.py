@@ -3,13 +3,14 @@
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
 
 from horizon_app.engine.errors import DiskFailed, TransferFailed
-from horizon_app.engine.memory.geometry import ParameterFacts, Use
-from horizon_app.engine.memory.host_pool import HostSpan
+from horizon_app.engine.memory.geometry import ParameterFacts, Partition, Use
+from horizon_app.engine.memory.host_pool import HostPool, HostSpan
 from horizon_app.engine.memory.pinning import PinnedMemory
 from horizon_app.engine.memory.planes import DiskState, PlaneName
 from horizon_app.engine.memory.resident_plane import ResidentPlane
@@ -24,8 +25,6 @@ from tests.support.host_pools import host_pool
 from tests.support.streaming_rig import BLOCK_NUMEL, made_up_partition
 
 NUMEL, COPIES = 4096, 40
-WHOLE_SECTORS = ParameterFacts(name="w", shape=(21, 512), use=Use.LINEAR, decay=True)
-"""Ten blocks of a sector each, and half of one."""
 
 MAKERS: dict[str, Callable[[], Backend]] = {
     "cpu": lambda: make_backend(torch.device("cpu")),
@@ -140,51 +139,58 @@ def test_backend_copies_of_pages_that_may_be_on_disk_end_as_those_in_ram(
         pool.close()
 
 
-@pytest.mark.parametrize("backend", READ_DISK, indirect=True)
-def test_backend_that_reads_the_disk_brings_blocks_past_the_frames(backend: Backend, tmp_path: Path) -> None:
-    part = partition([("L0", [WHOLE_SECTORS])], block_bytes=4096, element_bytes=4)
+class OnDisk(NamedTuple):
+    """Weights of ten blocks of a sector each and of half a one; all but four are on disk alone."""
+
+    part: Partition
+    disk: FaultyDisk
+    pool: HostPool
+
+    def states(self) -> list[DiskState]:
+        return [self.pool.disk_state(block.index) for block in self.part.blocks]
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Iterator[OnDisk]:
+    facts = ParameterFacts(name="w", shape=(21, 512), use=Use.LINEAR, decay=True)
+    part = partition([("L0", [facts])], block_bytes=4096, element_bytes=4)
     disk = FaultyDisk()
     pool = host_pool(part, folder=tmp_path, frames=4, system=disk, reads_straight=True)
-    try:
-        pool.write(part.parameters[0], torch.arange(part.numel))
-        assert pool.store is not None
-        pool.store.drain()
-        on_disk = [pool.disk_state(block.index) for block in part.blocks]
-        assert on_disk.count(DiskState.ON_DISK) == len(part.blocks) - 4
-        arena = backend.new_arena(len(part.blocks), part.block_numel, torch.float32).fill_(float("nan"))
-        disk.hold()
-        spans = [pool.block(PlaneName.WEIGHT, block) for block in part.blocks]
-        events = [backend.copy_in(arena[i], spans[i], backend.compute_event()) for i in range(len(spans))]
-        assert any(not event.done() for event in events), "nobody waits for the disk where the copy is asked for"
-        disk.release()
-        backend.synchronize()
-        assert all(event.done() for event in events)
-        numel = part.blocks[-1].numel
-        assert torch.equal(arena[:-1].flatten(), torch.arange(part.blocks[-1].pool_start).float())
-        assert torch.equal(arena[-1][:numel], torch.arange(part.blocks[-1].pool_start, part.numel).float())
-        assert [pool.disk_state(block.index) for block in part.blocks] == on_disk, "nothing was pushed out for it"
-    finally:
-        pool.close()
+    pool.write(part.parameters[0], torch.arange(part.numel))
+    assert pool.store is not None
+    pool.store.drain()
+    yield OnDisk(part, disk, pool)
+    pool.close()
+
+
+@pytest.mark.parametrize("backend", READ_DISK, indirect=True)
+def test_backend_that_reads_the_disk_brings_blocks_past_the_frames(backend: Backend, on_disk: OnDisk) -> None:
+    part, before = on_disk.part, on_disk.states()
+    assert before.count(DiskState.ON_DISK) == len(part.blocks) - 4
+    arena = backend.new_arena(len(part.blocks), part.block_numel, torch.float32).fill_(float("nan"))
+    on_disk.disk.hold()
+    spans = [on_disk.pool.block(PlaneName.WEIGHT, block) for block in part.blocks]
+    events = [backend.copy_in(arena[i], spans[i], backend.compute_event()) for i in range(len(spans))]
+    assert any(not event.done() for event in events), "nobody waits for the disk where the copy is asked for"
+    on_disk.disk.release()
+    backend.synchronize()
+    assert all(event.done() for event in events)
+    last = part.blocks[-1]
+    assert torch.equal(arena[:-1].flatten(), torch.arange(last.pool_start).float())
+    assert torch.equal(arena[-1][: last.numel], torch.arange(last.pool_start, part.numel).float())
+    assert on_disk.states() == before, "nothing was pushed out for it"
 
 
 @pytest.mark.parametrize("backend", READ_DISK, indirect=True)
 def test_backend_that_reads_the_disk_tells_of_a_read_that_failed_at_synchronize_at_the_latest(
-    backend: Backend, tmp_path: Path
+    backend: Backend, on_disk: OnDisk
 ) -> None:
-    part = partition([("L0", [WHOLE_SECTORS])], block_bytes=4096, element_bytes=4)
-    disk = FaultyDisk()
-    pool = host_pool(part, folder=tmp_path, frames=4, system=disk, reads_straight=True)
-    try:
-        pool.write(part.parameters[0], torch.arange(part.numel))
-        assert pool.store is not None
-        pool.store.drain()
-        disk.faults.append(Fault(FaultKind.READ_ERROR))
-        arena = backend.new_arena(1, part.block_numel, torch.float32)
-        backend.copy_in(arena[0], pool.block(PlaneName.WEIGHT, part.blocks[0]), backend.compute_event())
-        with pytest.raises(DiskFailed):
-            backend.synchronize()
-    finally:
-        pool.close()
+    on_disk.disk.faults.append(Fault(FaultKind.READ_ERROR))
+    arena = backend.new_arena(1, on_disk.part.block_numel, torch.float32)
+    first = on_disk.pool.block(PlaneName.WEIGHT, on_disk.part.blocks[0])
+    backend.copy_in(arena[0], first, backend.compute_event())
+    with pytest.raises(DiskFailed):
+        backend.synchronize()
 
 
 def test_backend_gather_out_writes_first_and_then_adds_in_call_order(backend: Backend, pages: MakePages) -> None:
