@@ -51,7 +51,7 @@ class CountingBackend:
     def __init__(self, inner: Backend) -> None:
         self._inner = inner
         self.device, self.pins_host_memory = inner.device, inner.pins_host_memory
-        self.shares_host_memory, self.reads_disk = inner.shares_host_memory, inner.reads_disk
+        self.shares_host_memory = inner.shares_host_memory
         self.bytes_in = self.bytes_out = 0
 
     def new_arena(self, num_slots: int, block_numel: int, dtype: torch.dtype) -> torch.Tensor:

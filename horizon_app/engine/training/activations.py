@@ -52,21 +52,20 @@ def plan_activations(config: EngineConfig, model_config: Any, budget: float, *, 
     never = config.recompute is Recompute.NEVER
     per_call = per_layer * layers if never else per_layer
     micro = min(config.micro_batch or _micro_batch(config, per_call, budget), config.global_batch)
-    # Layer-major, all sequences of a step are on their way at once; else those of a micro-batch.
-    layer_major = config.order is ScheduleOrder.LAYER_MAJOR
-    most = _most_sequences(config, micro)
-    together = config.global_batch if layer_major else micro
-    keeps_all = never or (config.recompute is Recompute.AUTO and per_layer * layers * together <= budget)
-    passing = model_config.hidden_size * sequence * config.compute_dtype.itemsize * (most if layer_major else micro)
+    # Layer-major, all sequences of a step are on their way at once, which may become more; else those of a micro-batch.
+    layer_major, most = config.order is ScheduleOrder.LAYER_MAJOR, _most_sequences(config, micro)
+    at_first, at_most = (config.global_batch, most) if layer_major else (micro, micro)
+    keeps_all = never or (config.recompute is Recompute.AUTO and per_layer * layers * at_first <= budget)
+    passing = model_config.hidden_size * sequence * config.compute_dtype.itemsize * at_most
     host_inputs = not keeps_all and _inputs_on_host(config, passing * layers, budget)
     room = budget - per_layer * micro - (0 if host_inputs else passing * layers)
-    fitting = 0 if ram_is_short else room // per_layer // (most if layer_major else micro)
+    fitting = 0 if ram_is_short else room // per_layer // at_most
     kept_layers = _kept_layers(config, layers, keeps_all=keeps_all, fitting=fitting)
     settled = config.micro_batch is not None and config.keep_global_batch  # the micro-batch never grows
     waiting = micro if settled and not layer_major else most
-    kept_sequences = (together if keeps_all else most) if layer_major else None
     return Activations(
-        micro_batch=micro, layers=layers, kept_layers=kept_layers, kept_sequences=kept_sequences,
+        micro_batch=micro, layers=layers, kept_layers=kept_layers,
+        kept_sequences=(at_first if keeps_all else at_most) if layer_major else None,
         host_inputs=host_inputs, waiting_inputs=waiting * (layers - kept_layers) if host_inputs else 0,
         layer_bytes=per_layer, passing_bytes=passing,
     )  # fmt: skip

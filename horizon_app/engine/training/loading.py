@@ -76,7 +76,7 @@ class LoadedModel:
             undo.callback(self.disk.close)
             self.host = HostFactory(
                 self.disk, policy=config.policy, pinned=self.backend.pins_host_memory,
-                reads_straight=self.backend.reads_disk and config.block_bytes % SECTOR == 0,
+                reads_straight=self.backend.shares_host_memory and config.block_bytes % SECTOR == 0,
             )  # fmt: skip
             self.pool = self.host.new_pool(plan.partition, plan.layout, plan.sizes.placement)
             undo.callback(self.pool.close)

@@ -23,7 +23,6 @@ class CpuBackend:
 
     pins_host_memory = False
     shares_host_memory = True
-    reads_disk = True
 
     def __init__(self) -> None:
         self.device = torch.device("cpu")

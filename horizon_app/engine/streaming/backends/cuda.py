@@ -49,7 +49,6 @@ class CudaBackend:
 
     pins_host_memory = True
     shares_host_memory = False
-    reads_disk = False
 
     def __init__(self, device: torch.device) -> None:
         self.device = device

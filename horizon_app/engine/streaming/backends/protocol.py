@@ -31,8 +31,7 @@ class Backend(Protocol):
 
     device: torch.device
     pins_host_memory: bool
-    shares_host_memory: bool  # products can read the host tier's memory: weights in RAM need no copy
-    reads_disk: bool  # slots are RAM: what only the disk has is read into them, not into the host tier's frames
+    shares_host_memory: bool  # slots are RAM: what only the disk has is read into them, not into the host tier's frames
 
     def new_arena(self, num_slots: int, block_numel: int, dtype: torch.dtype) -> torch.Tensor:
         """Memory of the arena, touched once. Shape: [num_slots, block_numel]."""
