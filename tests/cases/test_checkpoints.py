@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from tests.support.commands import ROOT, run_horizon, start_horizon, write_spec
 from tests.support.run_folders import wait_until
-from tests.support.server import ServerProcess, wait_for
+from tests.support.server import ServerProcess
 
 INPUTS = Path(__file__).parent / "inputs"
 TINY = INPUTS / "_common" / "tiny-llama"
@@ -142,7 +142,7 @@ def test_disk_that_fills_up_at_a_save_keeps_the_last_checkpoint_and_the_run_goes
     ) as server:
         run_id = server.post("/runs", {"spec": spec})["id"]
         folder = server.home / "runs" / run_id
-        wait_for(lambda: server.get(f"/runs/{run_id}/checkpoints")["checkpoints"], "a first checkpoint", 90)
+        server.wait_saved(run_id, deadline_s=90)
         worker = psutil.Process(json.loads((folder / "worker.json").read_text())["pid"])
         # Far above the journal, which must go on, and below the model's file.
         limit = (folder / "checkpoints").joinpath(newest(folder), "model.safetensors").stat().st_size - 1

@@ -58,9 +58,9 @@ def test_worker_killed_leaves_within_ten_seconds_a_resumable_run_that_names_sign
     fake_server: ServerProcess,
 ) -> None:
     server = fake_server
-    spec = {**scripted_spec(120), "checkpoint": {"every": 5}, "notes": ""}
+    spec = {**scripted_spec(240), "checkpoint": {"every": 5}, "notes": ""}
     run_id = server.post("/runs", {"spec": spec})["id"]
-    server.wait_step(run_id, 7)
+    server.wait_saved(run_id)
     begin = datetime.now(UTC)
     url = server.stream_url(run_id, after=0)
     told = asyncio.run(states_until_ended(url, worker_of(server, run_id).kill))
@@ -73,7 +73,7 @@ def test_worker_killed_leaves_within_ten_seconds_a_resumable_run_that_names_sign
     assert told[-1]["who"] == "server"
     server.post(f"/runs/{run_id}/resume")
     ended = server.wait_state(run_id, "finished", deadline_s=40)
-    assert (ended["step"], ended["cause"], ended["resumable"]) == (120, None, False)
+    assert (ended["step"], ended["cause"], ended["resumable"]) == (240, None, False)
     wait_for(lambda: server.get(f"/runs/{run_id}")["exit_status"] == 0, "how its worker ended is kept")
 
 

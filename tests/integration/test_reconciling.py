@@ -66,7 +66,7 @@ def test_run_that_was_starting_when_server_and_machine_died_is_interrupted_at_th
 
 def test_run_whose_machine_was_restarted_says_so(server: ServerProcess) -> None:
     run_id = submit(server, 10_000)
-    server.wait_step(run_id, 7)
+    server.wait_saved(run_id)
     server.end(signal.SIGKILL)
     psutil.Process(json.loads((server.home / "runs" / run_id / "worker.json").read_text())["pid"]).kill()
     change_row(server, run_id, "boot_id = 'of-another-life'")

@@ -164,6 +164,10 @@ class ServerProcess:
         """Wait until a run has done an optimizer step."""
         wait_for(lambda: self.get(f"/runs/{run_id}")["step"] >= step, f"run {run_id} has done step {step}", deadline_s)
 
+    def wait_saved(self, run_id: str, deadline_s: float = 20.0) -> None:
+        """Wait until a run has a whole checkpoint, which is written beside the steps that follow it."""
+        wait_for(lambda: self.get(f"/runs/{run_id}/checkpoints")["checkpoints"], f"run {run_id} has saved", deadline_s)
+
     @contextmanager
     def stepping(self, run_id: str) -> Generator[tuple[Self, str]]:
         """A run that has done some steps, and is stopped when the context is left."""
