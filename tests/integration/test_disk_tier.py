@@ -89,13 +89,20 @@ def loses_a_write(disk: FaultyDisk) -> None:
 
 
 class BreaksAfter(FaultyDisk):
-    """A disk that goes bad once the checkpoint of step `SAVED` is there."""
+    """A disk that goes bad once the checkpoint of step `SAVED` is there.
 
-    def __init__(self, checkpoint: Path, breaks: Callable[[FaultyDisk], None]) -> None:
+    The checkpoint is written beside the steps, however long that takes. Two steps later it has read all that it needs
+    of this disk, which then waits for it, so that steps are left that can go wrong.
+    """
+
+    def __init__(self, run_dir: Path, breaks: Callable[[FaultyDisk], None]) -> None:
         super().__init__(preallocates=False)
-        self._checkpoint, self._breaks, self.broken = checkpoint, breaks, False
+        self._run_dir, self._breaks, self.broken = run_dir, breaks, False
+        self._checkpoint = run_dir / "checkpoints" / str(SAVED)
 
     def pwritev(self, fd: int, buffers: Any, offset: int) -> int:
+        if not self.broken and len(losses(self._run_dir)) >= SAVED + 2:
+            wait_until(self._checkpoint.is_dir, "the checkpoint is there", 60)
         if not self.broken and self._checkpoint.is_dir():
             self.broken = True
             self._breaks(self)
@@ -114,7 +121,7 @@ def test_run_whose_disk_breaks_fails_with_the_reason_and_leaves_the_last_checkpo
     breaks: Callable[[FaultyDisk], None], words: tuple[str, ...], healthy: Path, tmp_path: Path
 ) -> None:
     run_dir = order(tmp_path, **PAGED)
-    disk = BreaksAfter(run_dir / "checkpoints" / str(SAVED), breaks)
+    disk = BreaksAfter(run_dir, breaks)
     assert run(run_dir, disk) == 1
     assert disk.broken
     assert states(run_dir)[-1] == "failed"

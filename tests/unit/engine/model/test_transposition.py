@@ -10,6 +10,13 @@ FEW, MANY = ENOUGH_COLUMNS - 1, ENOUGH_COLUMNS
 HALF_STEP = 2.0**-8  # of a number in bf16, relative
 
 
+@pytest.fixture(params=[True, False], ids=["amx", "no amx"])
+def amx(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the code is told that the processor has AMX; what it lays out then is right on any."""
+    monkeypatch.setattr(transposition, "_HAS_AMX", request.param)
+    return request.param
+
+
 def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
@@ -18,7 +25,7 @@ def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
 @pytest.mark.parametrize("columns", [FEW, MANY])
 @pytest.mark.parametrize(("inner", "rows"), [(1, 1), (64, 5), (65, 3), (130, 40)])
 def test_product_of_a_transpose_is_that_of_the_numbers_rounded_once(
-    inner: int, rows: int, columns: int, out_dtype: torch.dtype
+    amx: bool, inner: int, rows: int, columns: int, out_dtype: torch.dtype
 ) -> None:
     a, b = numbers(inner, rows + 7).bfloat16()[:, 4 : 4 + rows], numbers(inner, columns, seed=1).bfloat16()
     out = torch.full((rows, columns), float("nan"), dtype=out_dtype)
@@ -28,6 +35,7 @@ def test_product_of_a_transpose_is_that_of_the_numbers_rounded_once(
 
 
 def test_product_in_pieces_is_the_same_as_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transposition, "_HAS_AMX", True)
     a, b = numbers(96, 50).bfloat16(), numbers(96, MANY, seed=1).bfloat16()
     whole, pieces = (torch.empty(50, MANY, dtype=torch.bfloat16) for _ in range(2))
     multiply_transposed(a, b, whole)
@@ -45,10 +53,18 @@ def test_product_in_pieces_is_the_same_as_in_one(monkeypatch: pytest.MonkeyPatch
     assert torch.equal(whole, pieces)
 
 
-@pytest.mark.parametrize(("dtype", "columns"), [(torch.float32, MANY), (torch.float16, MANY), (torch.bfloat16, FEW)])
+@pytest.mark.parametrize(
+    ("has_amx", "dtype", "columns"),
+    [
+        (True, torch.float32, MANY), (True, torch.float16, MANY), (True, torch.bfloat16, FEW),
+        (False, torch.bfloat16, MANY),
+    ],
+)  # fmt: skip
 def test_product_is_left_to_torch_where_a_copy_would_not_pay(
-    dtype: torch.dtype, columns: int, monkeypatch: pytest.MonkeyPatch
+    has_amx: bool, dtype: torch.dtype, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(transposition, "_HAS_AMX", has_amx)
+
     def never(part: torch.Tensor) -> torch.Tensor:
         raise AssertionError("laid out")
 
