@@ -18,6 +18,7 @@ from transformers.pytorch_utils import Conv1D
 
 from horizon_app.engine.errors import UnsupportedModel
 from horizon_app.engine.memory.geometry import Parameter, Partition, Use
+from horizon_app.engine.model.attention import attend_by_products
 from horizon_app.engine.model.block_linear import BlockLinear, SegmentAccess
 from horizon_app.engine.model.discovery import Discovered
 from horizon_app.engine.model.fp32_norm import wrap_norms
@@ -348,6 +349,8 @@ class StagedModel:
                 self._make_resident(name)
         if self.compute_dtype != torch.float32:
             wrap_norms(causal)
+        if self.compute_dtype == torch.bfloat16 and self.device.type == "cpu":
+            attend_by_products(causal)
 
     def _replacement(self, name: str, module: nn.Module) -> nn.Module | None:
         parameter = self.partition.by_name.get(f"{name}.weight")
