@@ -136,7 +136,7 @@ class _Attention(torch.autograd.Function):
         ctx: FunctionCtx, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None,
         scale: float,
     ) -> torch.Tensor:  # fmt: skip
-        ctx.save_for_backward(query, key, value, mask)
+        ctx.save_for_backward(query, key, value, mask)  # type: ignore[arg-type]  # which may be None
         ctx.scale = scale  # type: ignore[attr-defined]
         sequences, num_heads, tokens, _ = query.shape
         out_BTHD = query.new_empty(sequences, tokens, num_heads, value.shape[3])
