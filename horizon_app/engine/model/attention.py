@@ -21,7 +21,8 @@ from transformers.masking_utils import sdpa_mask
 
 NAME = "horizon_products"
 QUERIES = 128
-"""Of one block: the products are large enough, and little of what they multiply is hidden."""
+"""Of one block at most: the products are large enough, and little of what they multiply is hidden."""
+FEWEST_QUERIES = 16
 SCORE_BYTES = 4 << 20
 """Scores that exist at once, about: they stay in the caches from one operator to the next."""
 
@@ -68,11 +69,11 @@ class _Block:
     hidden: torch.Tensor  # [Q, last keys], True where a query does not see a key; all see the keys before those
 
 
-def _blocks(mask_BHTT: torch.Tensor | None, sequence: int, tokens: int) -> list[_Block]:
+def _blocks(mask_BHTT: torch.Tensor | None, sequence: int, tokens: int, most: int) -> list[_Block]:
     blocks: list[_Block] = []
-    later = torch.ones(QUERIES, QUERIES, dtype=torch.bool).triu(1)
-    for start in range(0, tokens, QUERIES):
-        end = min(start + QUERIES, tokens)
+    later = torch.ones(most, most, dtype=torch.bool).triu(1)
+    for start in range(0, tokens, most):
+        end = min(start + most, tokens)
         if mask_BHTT is None:
             blocks.append(_Block(slice(start, end), slice(0, end), later[: end - start, : end - start]))
             continue
@@ -90,6 +91,7 @@ class _Heads:
     sequence: int
     heads: slice
     groups: int
+    queries: int  # of a block at most
 
     def of_keys(self, tensor_BKTD: torch.Tensor) -> torch.Tensor:
         """Shape of answer: [N, T, D]."""
@@ -119,10 +121,12 @@ class _Heads:
 def _heads(query_BHTD: torch.Tensor, key_BKTD: torch.Tensor) -> Iterator[_Heads]:
     sequences, num_keys, tokens = key_BKTD.shape[:3]
     groups = query_BHTD.shape[1] // num_keys
-    at_once = max(1, SCORE_BYTES // (groups * min(QUERIES, tokens) * tokens * query_BHTD.element_size()))
+    of_a_query = groups * tokens * query_BHTD.element_size()
+    queries = max(FEWEST_QUERIES, min(QUERIES, tokens, SCORE_BYTES // of_a_query))
+    at_once = max(1, SCORE_BYTES // (queries * of_a_query))
     for sequence in range(sequences):
         for first in range(0, num_keys, at_once):
-            yield _Heads(sequence, slice(first, first + at_once), groups)
+            yield _Heads(sequence, slice(first, first + at_once), groups, queries)
 
 
 def _product(a: torch.Tensor, b: torch.Tensor, scale: float) -> torch.Tensor:
@@ -142,7 +146,7 @@ class _Attention(torch.autograd.Function):
         out_BTHD = query.new_empty(sequences, tokens, num_heads, value.shape[3])
         for heads in _heads(query, key):
             key_NTD, value_NTD = heads.of_keys(key).contiguous(), heads.of_keys(value).contiguous()
-            for block in _blocks(mask, heads.sequence, tokens):
+            for block in _blocks(mask, heads.sequence, tokens, heads.queries):
                 weights_NMC = heads.weights(heads.rows(query, block), key_NTD, block, scale)
                 heads.set_rows(out_BTHD.transpose(1, 2), block, torch.bmm(weights_NMC, value_NTD[:, block.keys]))
         return out_BTHD
@@ -157,7 +161,7 @@ class _Attention(torch.autograd.Function):
             key_NTD, value_NTD = heads.of_keys(key).contiguous(), heads.of_keys(value).contiguous()
             # Sums over blocks, in fp32: in bf16 each of them would round again.
             dkey_NTD, dvalue_NTD = (torch.zeros_like(x, dtype=torch.float32) for x in (key_NTD, value_NTD))
-            for block in _blocks(mask, heads.sequence, query.shape[2]):
+            for block in _blocks(mask, heads.sequence, query.shape[2], heads.queries):
                 query_NMD, dout_NMD = heads.rows(query, block), heads.rows(dout, block)
                 weights_NMC = heads.weights(query_NMD, key_NTD, block, ctx.scale)
                 dvalue_NTD[:, block.keys] += torch.bmm(weights_NMC.transpose(1, 2), dout_NMD)

@@ -88,8 +88,28 @@ def test_bits_are_the_same_however_many_heads_are_multiplied_at_once(
 ) -> None:
     case = Case(LONG, heads=6, keys=3, mask=seen(LONG, kind))
     together = case.run(attention_forward)
-    monkeypatch.setattr(attention, "SCORE_BYTES", 1)
+    monkeypatch.setattr(attention, "SCORE_BYTES", QUERIES * LONG * 2 * (6 // 3))  # those of one head of keys
     assert all(torch.equal(a, b) for a, b in zip(case.run(attention_forward), together, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["causal", "packed"])
+def test_few_queries_at_a_time_give_the_same_numbers_where_sequences_are_long(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(LONG, heads=6, keys=3, mask=seen(LONG, kind))
+    exact = case.run(sdpa_attention_forward, torch.float64)
+    most: list[int] = []
+    product = attention._product
+
+    def noted(a: torch.Tensor, b: torch.Tensor, scale: float) -> torch.Tensor:
+        answer = product(a, b, scale)
+        most.append(answer.numel())
+        return answer
+
+    monkeypatch.setattr(attention, "_product", noted)
+    monkeypatch.setattr(attention, "SCORE_BYTES", 1)
+    assert max(far(case.run(attention_forward), exact)) < 0.02
+    assert 0 < max(most) <= (6 // 3) * attention.FEWEST_QUERIES * LONG
 
 
 def test_what_a_query_may_not_see_never_reaches_it_or_its_gradient() -> None:
