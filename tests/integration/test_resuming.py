@@ -54,7 +54,7 @@ def test_killed_run_that_is_resumed_has_every_step_once_in_its_series(server: Se
     kill_worker(server, run_id)
     answer = server.client.post(f"/runs/{run_id}/resume")
     assert (answer.status_code, answer.json()["state"]) == (202, "queued")
-    run = server.wait_state(run_id, "finished")
+    run = server.wait_state(run_id, "finished", deadline_s=40)
     assert losses(server, run_id) == {"x": list(range(1, steps + 1)), "y": [4.0 / step for step in range(1, steps + 1)]}
     assert (run["step"], run["ended_at"] > run["started_at"], run["outcome"]["optimizer_steps"]) == (steps, True, steps)
     (resumed,) = [event for event in server.all_events(run_id) if event.get("kind") == "resumed"]
