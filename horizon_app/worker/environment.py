@@ -8,8 +8,9 @@ ENVIRONMENT = {
     # Compute threads that sleep while they wait. Spinning ones take the core that a browser, the server or another run
     # needs, and then wait for it themselves: with the cores shared, a step took ten times as long.
     "OMP_WAIT_POLICY": "PASSIVE",
-    # Before they sleep they look this often (0.1 to 0.3 ms) for something to do: from one small operator to the next
-    # they need not be woken, which takes 50 to 80 us on a virtual machine. With the cores shared it costs 2%.
+    # In the OpenMP that torch brings, which asks this and not the policy: before they sleep they look this often (about
+    # 0.1 to 0.3 ms) for something to do. From one small operator to the next they need not be woken then, which takes
+    # 50 to 80 us on a virtual machine. With the cores shared it costs 2%.
     "GOMP_SPINCOUNT": "5000",
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",

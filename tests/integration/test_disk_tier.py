@@ -101,11 +101,12 @@ class BreaksAfter(FaultyDisk):
         self._checkpoint = run_dir / "checkpoints" / str(SAVED)
 
     def pwritev(self, fd: int, buffers: Any, offset: int) -> int:
-        if not self.broken and len(losses(self._run_dir)) >= SAVED + 2:
-            wait_until(self._checkpoint.is_dir, "the checkpoint is there", 60)
-        if not self.broken and self._checkpoint.is_dir():
-            self.broken = True
-            self._breaks(self)
+        if not self.broken:
+            if len(losses(self._run_dir)) >= SAVED + 2:
+                wait_until(self._checkpoint.is_dir, "the checkpoint is there", 60)
+            if self._checkpoint.is_dir():
+                self.broken = True
+                self._breaks(self)
         return super().pwritev(fd, buffers, offset)
 
 

@@ -10,23 +10,18 @@ FEW, MANY = ENOUGH_COLUMNS - 1, ENOUGH_COLUMNS
 HALF_STEP = 2.0**-8  # of a number in bf16, relative
 
 
-@pytest.fixture(params=[True, False], ids=["amx", "no amx"])
-def amx(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether the code is told that the processor has AMX; what it lays out then is right on any."""
-    monkeypatch.setattr(transposition, "_HAS_AMX", request.param)
-    return request.param
-
-
 def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
+@pytest.mark.parametrize("has_amx", [True, False])
 @pytest.mark.parametrize("out_dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("columns", [FEW, MANY])
 @pytest.mark.parametrize(("inner", "rows"), [(1, 1), (64, 5), (65, 3), (130, 40)])
 def test_product_of_a_transpose_is_that_of_the_numbers_rounded_once(
-    amx: bool, inner: int, rows: int, columns: int, out_dtype: torch.dtype
+    has_amx: bool, inner: int, rows: int, columns: int, out_dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(transposition, "_HAS_AMX", has_amx)  # what is laid out then is right on any processor
     a, b = numbers(inner, rows + 7).bfloat16()[:, 4 : 4 + rows], numbers(inner, columns, seed=1).bfloat16()
     out = torch.full((rows, columns), float("nan"), dtype=out_dtype)
     multiply_transposed(a, b, out)
